@@ -1,0 +1,247 @@
+"""What front and engine say to each other, and how it travels.
+
+Place: between `engines` (the front's side) and `engine.process` (the engine's side). Each message is one
+SOCK_SEQPACKET packet that names its kind, with one memfd attached that holds a JSON head and raw blobs, so
+that neither the packet size nor a pod's 64 MiB of /dev/shm bounds a picture or an embedding.
+
+Must never: import torch or aiohttp, use pickle, or hold a decision.
+
+Front to engine: Encode, Probe, Stop. Engine to front: Hello (once, when ready), Refused (instead of Hello),
+Promised (before the model runs), Encoded, Probed.
+"""
+
+from __future__ import annotations
+
+import array
+import mmap
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import pydantic
+from pydantic.dataclasses import dataclass as validated
+
+_HEAD = 8  # bytes that say how long the JSON head is
+
+
+@validated(frozen=True, kw_only=True)
+class Size:
+    """Width and height of a picture in pixels."""
+
+    modality: str
+    width: int
+    height: int
+
+
+@validated(frozen=True, kw_only=True)
+class Promise:
+    """What the processor's own output says that the encoder will produce for one item: rows and grid."""
+
+    index: int
+    modality: str
+    tokens: int
+    grid: tuple[int, ...]
+
+
+@validated(frozen=True, kw_only=True)
+class Output:
+    """One item's embedding as the model's geometry split it. `blob` is its place among the blobs."""
+
+    index: int
+    modality: str
+    shape: tuple[int, ...]
+    dtype: str
+    finite: bool
+    blob: int
+
+
+@validated(frozen=True, kw_only=True)
+class Failure:
+    """One item that the engine could not encode.
+
+    `code` is an error code of `encoder_server.errors`: bad_media (the caller's), layout (processor and model
+    disagree), promise_mismatch (the caller expected another count), out_of_memory or internal. `detail` is
+    our own text: never a library's.
+    """
+
+    index: int
+    modality: str
+    code: Literal["bad_media", "layout", "promise_mismatch", "out_of_memory", "internal"]
+    detail: str
+    promised: int | None = None
+    grid: tuple[int, ...] | None = None
+
+
+@validated(frozen=True, kw_only=True)
+class Item:
+    """One medium to encode: `blob` holds its undecoded bytes. `expected_tokens` is the caller's own count."""
+
+    index: int
+    modality: str
+    blob: int
+    expected_tokens: int | None = None
+
+
+@validated(frozen=True, kw_only=True)
+class ProbeItem:
+    """One synthetic medium's way through the whole pipeline; `produced` is null when the layout failed."""
+
+    index: int
+    modality: str
+    width: int
+    height: int
+    grid: tuple[int, ...] | None
+    promised: int | None
+    produced: int | None
+    result: Literal["ok", "count", "width", "dtype", "nonfinite", "layout"]
+
+
+@validated(frozen=True, kw_only=True)
+class Declared:
+    """What the encoder declares for a modality: row width, dtype name, and whether its promise is independent
+    of its model (`promise`) or its own word (`self`)."""
+
+    width: int
+    dtype: str
+    check: Literal["promise", "self"]
+
+
+@validated(frozen=True, kw_only=True)
+class Measured:
+    """An engine's identity as measured after loading: exact parts, signature and advisory parts.
+
+    `weights` and `processor` are hex digests; `signature` is base64 of 16 little-endian float32, or None when
+    the golden probe produced nothing that could be projected.
+    """
+
+    weights: str
+    processor: str
+    classes: dict[str, str]
+    declared: dict[str, Declared]
+    probe: tuple[ProbeItem, ...]
+    signature: str | None
+    advisory: dict[str, str]
+
+
+@validated(frozen=True, kw_only=True)
+class Encode:
+    """Front to engine: encode these items as one batch; `blobs` carry the media."""
+
+    kind: Literal["encode"] = "encode"
+    batch: int
+    items: tuple[Item, ...]
+
+
+@validated(frozen=True, kw_only=True)
+class Probe:
+    """Front to engine: run the golden probe and, beside it, synthetic media of these sizes."""
+
+    kind: Literal["probe"] = "probe"
+    batch: int
+    sizes: tuple[Size, ...]
+
+
+@validated(frozen=True, kw_only=True)
+class Stop:
+    """Front to engine: leave now; nothing is in flight."""
+
+    kind: Literal["stop"] = "stop"
+
+
+@validated(frozen=True, kw_only=True)
+class Hello:
+    """Engine to front: loaded, warmed up and probed; this is what was measured."""
+
+    kind: Literal["hello"] = "hello"
+    measured: Measured
+
+
+@validated(frozen=True, kw_only=True)
+class Refused:
+    """Engine to front: this checkpoint cannot be served. `detail` names the file or key, in our own words."""
+
+    kind: Literal["refused"] = "refused"
+    detail: str
+
+
+@validated(frozen=True, kw_only=True)
+class Promised:
+    """Engine to front, before the model runs: the promises, and the items that got none."""
+
+    kind: Literal["promised"] = "promised"
+    batch: int
+    promises: tuple[Promise, ...]
+    failures: tuple[Failure, ...]
+
+
+@validated(frozen=True, kw_only=True)
+class Encoded:
+    """Engine to front: the embeddings (raw, row major, little endian, one blob each) and the failed items."""
+
+    kind: Literal["encoded"] = "encoded"
+    batch: int
+    outputs: tuple[Output, ...]
+    failures: tuple[Failure, ...]
+
+
+@validated(frozen=True, kw_only=True)
+class Probed:
+    """Engine to front: how each synthetic medium fared, the golden ones first."""
+
+    kind: Literal["probed"] = "probed"
+    batch: int
+    items: tuple[ProbeItem, ...]
+
+
+Message = Encode | Probe | Stop | Hello | Refused | Promised | Encoded | Probed
+_ANY: pydantic.TypeAdapter[Message] = pydantic.TypeAdapter(Annotated[Message, pydantic.Field(discriminator="kind")])
+
+
+class ConnectionLost(Exception):
+    """The other side is gone: its end of the socket is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message with its blobs; the blobs are views into the message's own memory."""
+
+    message: Message
+    blobs: tuple[memoryview, ...]
+
+
+def send(sock: socket.socket, message: Message, blobs: Sequence[bytes | memoryview] = ()) -> None:
+    """Send `message` and `blobs` as one packet; raises ConnectionLost when the other side is gone."""
+    head = _ANY.dump_json(message)
+    lengths = array.array("Q", [len(head), len(blobs), *(memoryview(blob).nbytes for blob in blobs)])
+    memory = os.memfd_create("encoderpool-message", os.MFD_CLOEXEC)
+    try:
+        with open(memory, "wb", closefd=False) as file:
+            for part in (lengths.tobytes(), head, *blobs):
+                file.write(part)
+        socket.send_fds(sock, [message.kind.encode()], [memory])
+    except (BrokenPipeError, ConnectionResetError) as lost:
+        raise ConnectionLost from lost
+    finally:
+        os.close(memory)
+
+
+def receive(sock: socket.socket) -> Received:
+    """Receive one message; raises ConnectionLost at end of file and BlockingIOError as the socket does."""
+    try:
+        packet, descriptors, _, _ = socket.recv_fds(sock, 64, 1)
+    except ConnectionResetError as lost:
+        raise ConnectionLost from lost
+    if not packet or not descriptors:
+        raise ConnectionLost
+    with open(descriptors[0], "rb") as file:
+        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    count = int.from_bytes(view[_HEAD : 2 * _HEAD], "little")
+    lengths = [int.from_bytes(view[at * _HEAD : (at + 1) * _HEAD], "little") for at in (0, *range(2, 2 + count))]
+    start = (2 + count) * _HEAD
+    parts = []
+    for length in lengths:
+        parts.append(view[start : start + length])
+        start += length
+    return Received(_ANY.validate_json(bytes(parts[0])), tuple(parts[1:]))

@@ -1,0 +1,1 @@
+"""The EncoderPool operator: spec, plan, apply, observe, judge, cordon, status."""
