@@ -1,0 +1,1 @@
+"""Encoder families, found by entry point, and the Protocol that each fulfils."""

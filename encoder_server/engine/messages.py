@@ -196,10 +196,12 @@ class Probed:
 
 
 Message = Encode | Probe | Stop | Hello | Refused | Promised | Encoded | Probed
-_ANY: pydantic.TypeAdapter[Message] = pydantic.TypeAdapter(Annotated[Message, pydantic.Field(discriminator="kind")])
+_ANY: pydantic.TypeAdapter[Message] = pydantic.TypeAdapter(
+    Annotated[Message, pydantic.Field(discriminator="kind")]
+)
 
 
-class ConnectionLost(Exception):
+class ConnectionLostError(Exception):
     """The other side is gone: its end of the socket is closed."""
 
 
@@ -212,7 +214,7 @@ class Received:
 
 
 def send(sock: socket.socket, message: Message, blobs: Sequence[bytes | memoryview] = ()) -> None:
-    """Send `message` and `blobs` as one packet; raises ConnectionLost when the other side is gone."""
+    """Send `message` and `blobs` as one packet; raises ConnectionLostError when the other side is gone."""
     head = _ANY.dump_json(message)
     lengths = array.array("Q", [len(head), len(blobs), *(memoryview(blob).nbytes for blob in blobs)])
     memory = os.memfd_create("encoderpool-message", os.MFD_CLOEXEC)
@@ -222,23 +224,24 @@ def send(sock: socket.socket, message: Message, blobs: Sequence[bytes | memoryvi
                 file.write(part)
         socket.send_fds(sock, [message.kind.encode()], [memory])
     except (BrokenPipeError, ConnectionResetError) as lost:
-        raise ConnectionLost from lost
+        raise ConnectionLostError from lost
     finally:
         os.close(memory)
 
 
 def receive(sock: socket.socket) -> Received:
-    """Receive one message; raises ConnectionLost at end of file and BlockingIOError as the socket does."""
+    """Receive one message; raises ConnectionLostError at end of file and BlockingIOError as the socket does."""
     try:
         packet, descriptors, _, _ = socket.recv_fds(sock, 64, 1)
     except ConnectionResetError as lost:
-        raise ConnectionLost from lost
+        raise ConnectionLostError from lost
     if not packet or not descriptors:
-        raise ConnectionLost
+        raise ConnectionLostError
     with open(descriptors[0], "rb") as file:
         view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     count = int.from_bytes(view[_HEAD : 2 * _HEAD], "little")
-    lengths = [int.from_bytes(view[at * _HEAD : (at + 1) * _HEAD], "little") for at in (0, *range(2, 2 + count))]
+    places = (0, *range(2, 2 + count))
+    lengths = [int.from_bytes(view[at * _HEAD : (at + 1) * _HEAD], "little") for at in places]
     start = (2 + count) * _HEAD
     parts = []
     for length in lengths:

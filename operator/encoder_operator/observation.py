@@ -1,0 +1,149 @@
+"""Observation: one frozen snapshot of a pool's world.
+
+Place: made by observe, read by judge, cordon and status. Must never: hold a client, a clock or a decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """A medium's size, as named in violations and in probe orders (pixels)."""
+
+    modality: str
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemReport:
+    """One item of a probe or a recent violation: what was promised, what was produced (None: nothing)."""
+
+    index: int
+    size: Size
+    grid: tuple[int, ...] | None
+    promised: int | None
+    produced: int | None
+    result: str
+
+
+class ProbeResult(Enum):
+    """How the last probe of a replica ended."""
+
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeReport:
+    """A replica's last probe; `order_id` is None for the one at start."""
+
+    result: ProbeResult
+    order_id: str | None
+    items: tuple[ItemReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What a replica said of itself at GET /v1/identity, twice the same (see `observe`)."""
+
+    pod_uid: str
+    boot_id: str
+    revision: str
+    state: str
+    reason: str
+    message: str
+    fingerprint: str | None
+    signature: str | None
+    probe: ProbeReport | None
+    recent_violations: tuple[ItemReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What the counters of a replica say of a window that starts at the later of container start and last
+    release. Fewer than four samples, NaN or no data: there are no Counts (unknown, neither good nor bad)."""
+
+    samples: int
+    seconds: float
+    good: int
+    bad: Mapping[str, int] = field(hash=False)
+    distinct_media: int
+
+
+class CordonState(Enum):
+    """Whether the record speaks of a cordon in force or of one lifted."""
+
+    CORDONED = "Cordoned"
+    RELEASED = "Released"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CordonRecord:
+    """The operator's own record on the pod (tests/contract/orders.json, `cordon`). Times are Unix seconds."""
+
+    by: str
+    state: CordonState
+    reason: str
+    message: str
+    since: float
+    released_at: float | None
+    times: int
+    attempt: int
+    attempt_boot_id: str | None
+    next_attempt_at: float | None
+    sizes: tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """An order as it stands in the pod's annotation."""
+
+    id: str
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """One pod of the pool that is not terminating. `identity` is None when it could not be read or was not
+    confirmed; `counts` is None when unknown. `address` is the pod's IP, None until it has one."""
+
+    name: str
+    uid: str
+    revision: str
+    address: str | None
+    serving: bool
+    ready: bool
+    container_started_at: float | None
+    restarts: int
+    waiting_reason: str | None
+    cordon: CordonRecord | None
+    probe_order: Order | None
+    restart_order: Order | None
+    identity: Identity | None
+    counts: Counts | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A revision's Deployment: replicas wanted, created and Ready; `message` says why it cannot progress."""
+
+    revision: str
+    desired: int
+    created: int
+    ready: int
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """Everything that judge, cordon and status may know, at one time (`at`, Unix seconds)."""
+
+    at: float
+    workloads: tuple[Workload, ...]
+    replicas: tuple[Replica, ...]
