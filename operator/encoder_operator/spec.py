@@ -95,7 +95,7 @@ class IntegritySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineSpec:
-    """spec.quarantine: seconds before another attempt to release: base × attempts, at most `max_seconds`."""
+    """spec.quarantine: seconds before another attempt to release: base times attempts, at most `max_seconds`."""
 
     base_seconds: int
     max_seconds: int
@@ -127,3 +127,8 @@ class EncoderPool:
     generation: int
     spec: PoolSpec
     status: Mapping[str, Any] = field(hash=False)
+
+
+def parse(body: Mapping[str, Any]) -> EncoderPool:
+    """The pool that this object of the API says; InvalidSpecError names the field and what to do."""
+    raise NotImplementedError
