@@ -28,9 +28,7 @@ def kubectl(*arguments: str, given: str | None = None, check: bool = True) -> st
 
 def apply(*objects: Mapping[str, Any]) -> None:
     """`kubectl apply` these objects in one call."""
-    kubectl(
-        "apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-    )
+    kubectl("apply", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
 
 
 def get(kind: str, name: str, namespace: str) -> Object | None:
@@ -41,9 +39,7 @@ def get(kind: str, name: str, namespace: str) -> Object | None:
 
 def listed(kind: str, namespace: str, selector: str = "") -> list[Object]:
     """All objects of a kind in a namespace, by label selector."""
-    found: list[Object] = json.loads(kubectl("-n", namespace, "get", kind, "-l", selector, "-o", "json"))[
-        "items"
-    ]
+    found: list[Object] = json.loads(kubectl("-n", namespace, "get", kind, "-l", selector, "-o", "json"))["items"]
     return found
 
 

@@ -34,9 +34,7 @@ def picture(seed: int, width: int, height: int) -> Picture:
     kind = "PNG" if seed % 2 == 0 else "JPEG"
     buffer = io.BytesIO()
     Image.fromarray(pixels.astype(numpy.uint8)).save(buffer, kind)
-    return Picture(
-        name=f"{kind.lower()}-{seed}-{width}x{height}", width=width, height=height, data=buffer.getvalue()
-    )
+    return Picture(name=f"{kind.lower()}-{seed}-{width}x{height}", width=width, height=height, data=buffer.getvalue())
 
 
 def album(seed: int, count: int, *, smallest: int, largest: int) -> tuple[Picture, ...]:

@@ -1,0 +1,73 @@
+"""The end-to-end tests' ground: the chart installed by Helm, a volume with a checkpoint, the truth in-process."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import kube
+from support.pools import OPERATOR_NAMESPACE, Ground, install_chart
+from support.truth import Truth, make_checkpoint
+from support.waiting import until
+
+
+@pytest.fixture(scope="session")
+def operator() -> Iterator[None]:
+    """The operator, installed from the chart as a user would."""
+    install_chart()
+    yield
+    kube.run("helm", "uninstall", "encoderpool", "-n", OPERATOR_NAMESPACE, "--wait", "--timeout=120s", check=False)
+
+
+@pytest.fixture(scope="session")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> Truth:
+    """What the untouched checkpoint gives for a picture, computed in this process."""
+    folder = tmp_path_factory.mktemp("truth") / "checkpoint"
+    make_checkpoint(folder)
+    return Truth(folder)
+
+
+@pytest.fixture(scope="module")
+def ground(request: pytest.FixtureRequest, operator: None) -> Iterator[Ground]:
+    """A namespace named after the test module, with its own checkpoint on its own volume."""
+    name = request.module.__name__.rpartition(".")[2].replace("test_", "e2e-").replace("_", "-")
+    folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    folder.chmod(0o755)
+    make_checkpoint(folder / "checkpoint")
+    remove_namespace(name)
+    kube.apply(kube.namespace(name))
+    kube.apply(*kube.volume("weights", name, str(folder / "checkpoint")))
+    yield Ground(namespace=name, folder=folder / "checkpoint")
+    remove_namespace(name)
+    shutil.rmtree(folder)
+
+
+def remove_namespace(name: str) -> None:
+    """Delete the namespace with all that is in it, and its volume; wait until both are gone."""
+    kube.kubectl("delete", "namespace", name, "--ignore-not-found", "--wait=false")
+    until(
+        f"namespace {name} to be gone",
+        lambda: not kube.kubectl("get", "namespace", name, "--ignore-not-found").strip(),
+        seconds=150,
+    )
+    kube.kubectl("delete", "persistentvolume", f"{name}-weights", "--ignore-not-found", "--timeout=60s")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """A failed test's report shows what a person would look at: pools, pods, events, the operator's log."""
+    report = yield
+    if report.failed and report.when == "call":  # type: ignore[attr-defined]
+        namespace = getattr(item, "funcargs", {}).get("ground")
+        where = ["-n", namespace.namespace] if namespace else ["-A"]
+        for title, command in {
+            "pools": ["get", "encoderpools", *where, "-o", "yaml"],
+            "pods": ["get", "pods", "-A", "-o", "wide", "--show-labels"],
+            "events": ["get", "events", *where, "--sort-by=.lastTimestamp"],
+            "operator": ["-n", OPERATOR_NAMESPACE, "logs", "deployment/encoderpool", "--tail=150"],
+        }.items():
+            report.sections.append((title, kube.kubectl(*command, check=False)))  # type: ignore[attr-defined]
+    return report
