@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support import kube
 from support.pools import OPERATOR_NAMESPACE, Ground, install_chart
 from support.truth import Truth, make_checkpoint

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support import kube, pictures
 from support.pools import SERVER_IMAGE, Ground, identity, pool, reason_is, service_address, serving_label
 from support.router import Router

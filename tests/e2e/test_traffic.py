@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
+
 from support import kube, pictures, prometheus
 from support.pools import (
     EVALUATION_SECONDS,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy
 from numpy.typing import NDArray
+
 from support.pictures import Picture
 from support.router import Call
 
@@ -37,7 +38,7 @@ class Truth:
         self._known: dict[str, NDArray[Any]] = {}
 
     def rows(self, picture: Picture) -> NDArray[Any]:
-        """The true rows (tokens × width)."""
+        """The true rows (tokens by width)."""
         if picture.name not in self._known:
             self._known[picture.name] = self._pipeline.rows(picture.data)
         return self._known[picture.name]
