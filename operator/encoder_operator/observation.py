@@ -49,6 +49,14 @@ class ProbeReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DoneOrder:
+    """The last probe order that this boot of a replica took up, and how it ended."""
+
+    id: str
+    result: ProbeResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """What a replica said of itself at GET /v1/identity, twice the same (see `observe`)."""
 
@@ -61,6 +69,7 @@ class Identity:
     fingerprint: str | None
     signature: str | None
     probe: ProbeReport | None
+    probe_done: DoneOrder | None
     recent_violations: tuple[ItemReport, ...]
 
 
@@ -111,7 +120,8 @@ class Order:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """One pod of the pool that is not terminating. `identity` is None when it could not be read or was not
-    confirmed; `counts` is None when unknown. `address` is the pod's IP, None until it has one."""
+    confirmed; `counts` is None when unknown. `address` is the pod's IP, None until it has one.
+    `expected_digest` is the annotation that makes the kubelet refresh the mounted expectation."""
 
     name: str
     uid: str
@@ -125,6 +135,7 @@ class Replica:
     cordon: CordonRecord | None
     probe_order: Order | None
     restart_order: Order | None
+    expected_digest: str | None
     identity: Identity | None
     counts: Counts | None
 
@@ -142,8 +153,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Everything that judge, cordon and status may know, at one time (`at`, Unix seconds)."""
+    """Everything that judge, cordon and status may know, at one time (`at`, Unix seconds).
+    `evidence_problem` says why no counters could be read at all, None where they could."""
 
     at: float
     workloads: tuple[Workload, ...]
     replicas: tuple[Replica, ...]
+    evidence_problem: str | None

@@ -1,0 +1,63 @@
+"""Learning: the identity that a revision's first good replicas teach.
+
+Place: read by judge (to tell a disagreement) and by standing's next value (to record a lesson). Must never:
+relearn what is known, or learn from a replica whose golden probe has not passed.
+
+One passing replica is enough. Where several disagree before one was recorded, a strict majority teaches;
+without one nothing is learned, and the disagreement is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from encoder_operator.likeness import difference
+from encoder_operator.observation import Identity, ProbeResult, Replica
+from encoder_operator.standing import Expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """What was learned (None: nothing yet), and in words how the teachers disagree where none prevails."""
+
+    expected: Expected | None
+    disagreement: str | None
+
+
+def lesson(replicas: Sequence[Replica], max_distance: int) -> Lesson:
+    """What these replicas of one revision teach of its identity."""
+    groups: list[list[tuple[str, Expected, Identity]]] = []
+    teachers = sorted((each for each in replicas if _teaches(each)), key=lambda each: each.name)
+    for replica in teachers:
+        identity = replica.identity
+        if identity is None or identity.fingerprint is None:
+            continue
+        taught = Expected(fingerprint=identity.fingerprint, signature=identity.signature)
+        for group in groups:
+            if difference(identity, group[0][1], max_distance) is None:
+                group.append((replica.name, taught, identity))
+                break
+        else:
+            groups.append([(replica.name, taught, identity)])
+    groups.sort(key=len, reverse=True)
+    if not groups:
+        return Lesson(expected=None, disagreement=None)
+    if 2 * len(groups[0]) > sum(map(len, groups)):
+        return Lesson(expected=groups[0][0][1], disagreement=None)
+    told = "; ".join(f"{group[0][0]} measured {group[0][1].fingerprint[:12]}" for group in groups[:3])
+    return Lesson(
+        expected=None,
+        disagreement=f"{len(groups)} identities among {sum(map(len, groups))} replicas and no majority: {told}",
+    )
+
+
+def _teaches(replica: Replica) -> bool:
+    identity = replica.identity
+    return (
+        replica.serving
+        and identity is not None
+        and identity.fingerprint is not None
+        and identity.probe is not None
+        and identity.probe.result is ProbeResult.PASSED
+    )

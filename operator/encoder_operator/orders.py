@@ -1,0 +1,105 @@
+"""Orders and the cordon record: between the values here and the JSON in a pod's annotations.
+
+Place: observe reads them (parse), reconcile writes them (render); shapes are fixed by
+tests/contract/orders.json. Must never: decide, or raise on what a person wrote into an annotation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from encoder_operator.observation import CordonRecord, CordonState, Order, Size
+from encoder_operator.timestamps import to_seconds, to_text
+
+
+def parse_order(text: str | None) -> Order | None:
+    """The order in an annotation; None where there is none, or nothing that is one."""
+    value = _object(text)
+    match value:
+        case {"id": str(order_id), "bootId": str(boot_id)}:
+            return Order(id=order_id, boot_id=boot_id)
+        case _:
+            return None
+
+
+def parse_record(text: str | None) -> CordonRecord | None:
+    """The cordon record in an annotation; None where there is none, or nothing that is one."""
+    value = _object(text)
+    try:
+        return _record(value) if value else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def render_record(record: CordonRecord) -> str:
+    """The annotation's text for a record; equal records give equal text."""
+    return _text(
+        {
+            "by": record.by,
+            "state": record.state.value,
+            "reason": record.reason,
+            "message": record.message,
+            "since": to_text(record.since),
+            "releasedAt": _optional_text(record.released_at),
+            "times": record.times,
+            "attempt": record.attempt,
+            "attemptBootId": record.attempt_boot_id,
+            "nextAttemptAt": _optional_text(record.next_attempt_at),
+            "sizes": _sizes(record.sizes),
+        }
+    )
+
+
+def render_restart(order: Order) -> str:
+    """The annotation's text for a restart order."""
+    return _text({"id": order.id, "bootId": order.boot_id})
+
+
+def render_probe(order: Order, sizes: Sequence[Size]) -> str:
+    """The annotation's text for a probe order: the golden probe and media of these sizes."""
+    return _text({"id": order.id, "bootId": order.boot_id, "sizes": _sizes(sizes)})
+
+
+def _object(text: str | None) -> Mapping[str, Any]:
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _record(value: Mapping[str, Any]) -> CordonRecord:
+    return CordonRecord(
+        by=str(value["by"]),
+        state=CordonState(value["state"]),
+        reason=str(value["reason"]),
+        message=str(value["message"]),
+        since=to_seconds(value["since"]),
+        released_at=_optional_seconds(value["releasedAt"]),
+        times=int(value["times"]),
+        attempt=int(value["attempt"]),
+        attempt_boot_id=value["attemptBootId"],
+        next_attempt_at=_optional_seconds(value["nextAttemptAt"]),
+        sizes=tuple(
+            Size(modality=str(each["modality"]), width=int(each["width"]), height=int(each["height"]))
+            for each in value["sizes"]
+        ),
+    )
+
+
+def _sizes(sizes: Sequence[Size]) -> list[dict[str, Any]]:
+    return [{"modality": each.modality, "width": each.width, "height": each.height} for each in sizes]
+
+
+def _text(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _optional_seconds(text: str | None) -> float | None:
+    return None if text is None else to_seconds(text)
+
+
+def _optional_text(seconds: float | None) -> str | None:
+    return None if seconds is None else to_text(seconds)
