@@ -11,58 +11,34 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from encoder_operator.fields import Fields
+from encoder_operator.spec_model import (
+    ClaimSource,
+    IdentityPolicy,
+    IdentitySpec,
+    LocalSource,
+    ModelSpec,
+    Pinned,
+    Source,
+    parse_model,
+)
 
-class IdentityPolicy(Enum):
-    """How a replica's expected identity is found."""
-
-    LEARN = "Learn"
-    PINNED = "Pinned"
-    OFF = "Off"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimSource:
-    """Model files on a PersistentVolumeClaim, below `sub_path` (empty: its root)."""
-
-    claim_name: str
-    sub_path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalSource:
-    """Model files inside the server image, at an absolute path."""
-
-    path: str
-
-
-Source = ClaimSource | LocalSource
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pinned:
-    """A pinned identity: the fingerprint (64 hex digits) and, where given, the signature (base64)."""
-
-    fingerprint: str
-    signature: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IdentitySpec:
-    """spec.model.identity; `max_signature_distance` is in per mille."""
-
-    policy: IdentityPolicy
-    pinned: Pinned | None
-    max_signature_distance: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSpec:
-    """spec.model: where model and processor come from (processor None: with the model) and which encoder."""
-
-    source: Source
-    processor: Source | None
-    encoder: str
-    identity: IdentitySpec
+__all__ = [
+    "ClaimSource",
+    "EncoderPool",
+    "IdentityPolicy",
+    "IdentitySpec",
+    "IntegritySpec",
+    "LocalSource",
+    "ModalitySpec",
+    "ModelSpec",
+    "Pinned",
+    "PoolSpec",
+    "QuarantineSpec",
+    "ServerSpec",
+    "Source",
+    "parse",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +71,7 @@ class IntegritySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineSpec:
-    """spec.quarantine: seconds before another attempt to release: base times attempts, at most `max_seconds`."""
+    """spec.quarantine: seconds before another attempt to release: base times attempts, at most the max."""
 
     base_seconds: int
     max_seconds: int
@@ -129,6 +105,93 @@ class EncoderPool:
     status: Mapping[str, Any] = field(hash=False)
 
 
+class _PullPolicy(Enum):
+    ALWAYS = "Always"
+    IF_NOT_PRESENT = "IfNotPresent"
+    NEVER = "Never"
+
+
+class _Modality(Enum):
+    IMAGE = "image"
+
+
 def parse(body: Mapping[str, Any]) -> EncoderPool:
-    """The pool that this object of the API says; InvalidSpecError names the field and what to do."""
-    raise NotImplementedError
+    """The pool that this object of the API says; InvalidSpecError names the field and what to do.
+
+    Fields that it does not know are left to the schema: a CRD newer than the operator, as in an upgrade or a
+    rollback, must not stop every pool."""
+    root = Fields(body, "")
+    metadata = root.object("metadata")
+    return EncoderPool(
+        name=metadata.text(
+            "name",
+            r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?",
+            "at most 63 lower-case letters, digits and hyphens, the first a letter: the Service is named so",
+        ),
+        namespace=metadata.text("namespace"),
+        uid=metadata.text("uid"),
+        generation=metadata.integer("generation", 1, 2**63 - 1),
+        spec=_spec(root.object("spec")),
+        status=root.mapping("status") if root.has("status") else {},
+    )
+
+
+def _spec(spec: Fields) -> PoolSpec:
+    secrets = spec.objects("imagePullSecrets") if spec.has("imagePullSecrets") else ()
+    server = spec.object("server")
+    return PoolSpec(
+        model=parse_model(spec.object("model")),
+        modalities=_modalities(spec),
+        replicas=spec.integer("replicas", 0, 2**31 - 1),
+        image=spec.text("image", r"\S+", "an image, without spaces"),
+        image_pull_policy=spec.choice("imagePullPolicy", _PullPolicy).value,
+        image_pull_secrets=tuple(secret.text("name") for secret in secrets),
+        resources=_resources(spec.object("resources")) if spec.has("resources") else {},
+        server=ServerSpec(
+            max_in_flight=server.integer("maxInFlight", 1, 65536),
+            deadline_seconds=server.integer("deadlineSeconds", 1, 3600),
+        ),
+        integrity=_integrity(spec.object("integrity")),
+        quarantine=_quarantine(spec.object("quarantine")),
+    )
+
+
+def _modalities(spec: Fields) -> tuple[ModalitySpec, ...]:
+    modalities = tuple(
+        ModalitySpec(
+            type=each.choice("type", _Modality).value,
+            max_pixels=each.integer("maxPixels", 1, 2**30),
+            max_items=each.integer("maxItems", 1, 1024),
+        )
+        for each in spec.objects("modalities")
+    )
+    if not modalities or len({each.type for each in modalities}) < len(modalities):
+        raise spec.error("modalities", "must have at least one entry, and each type once")
+    return modalities
+
+
+def _resources(resources: Fields) -> dict[str, dict[str, str]]:
+    read = {key: resources.quantities(key) for key in ("requests", "limits") if resources.has(key)}
+    return {key: quantities for key, quantities in read.items() if quantities}
+
+
+def _integrity(integrity: Fields) -> IntegritySpec:
+    evaluation = integrity.integer("evaluationSeconds", 1, 3600)
+    window = integrity.integer("windowSeconds", 4, 86400)
+    if window < 4 * evaluation:
+        raise integrity.error("windowSeconds", "must be at least 4 times evaluationSeconds")
+    return IntegritySpec(
+        evaluation_seconds=evaluation,
+        window_seconds=window,
+        min_checks=integrity.integer("minChecks", 1, 2**31 - 1),
+        min_distinct_media=integrity.integer("minDistinctMedia", 1, 2**31 - 1),
+        max_mismatch_per_mille=integrity.integer("maxMismatchPerMille", 0, 1000),
+    )
+
+
+def _quarantine(quarantine: Fields) -> QuarantineSpec:
+    base = quarantine.integer("baseSeconds", 1, 86400)
+    longest = quarantine.integer("maxSeconds", 1, 86400)
+    if base > longest:
+        raise quarantine.error("baseSeconds", "must not be more than maxSeconds")
+    return QuarantineSpec(base_seconds=base, max_seconds=longest)
