@@ -74,15 +74,29 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Good and bad checks from the window's start up to one sample's time."""
+
+    at: float
+    good: int
+    bad: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """What the counters of a replica say of a window that starts at the later of container start and last
-    release. Fewer than four samples, NaN or no data: there are no Counts (unknown, neither good nor bad)."""
+    release. Fewer than four samples, NaN or no data: there are no Counts (unknown, neither good nor bad).
+
+    `bad` is by result. `distinct_media` is since container start or release, whatever the window: a medium is
+    counted once, when it first fails. `points` tell when checks fell, so that peers are compared over one time.
+    """
 
     samples: int
     seconds: float
     good: int
     bad: Mapping[str, int] = field(hash=False)
     distinct_media: int
+    points: tuple[Point, ...]
 
 
 class CordonState(Enum):
