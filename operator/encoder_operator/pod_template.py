@@ -1,0 +1,174 @@
+"""The pod template of one revision: one container, hardened, that serves the pool's model.
+
+Place: part of plan, beside manifests. Must never: depend on anything that the revision hash does not cover
+(except the pool's own name), or change what it gives for a live revision: plan freezes that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from encoder_operator import names, vocabulary
+from encoder_operator.spec import ClaimSource, EncoderPool, LocalSource, Source
+
+JsonObject = dict[str, Any]
+
+_USER = 10001
+# Until a stopping replica has finished what it accepted: its longest request, and then some.
+_GRACE_SECONDS = 15
+# Counted as the container's memory once used, so it needs an end; tensors do not pass through it.
+_SHARED_MEMORY = "256Mi"
+_MODEL_VOLUME = "model"
+_PROCESSOR_VOLUME = "processor"
+
+
+def pod_template(pool: EncoderPool, revision: str) -> JsonObject:
+    """The pod template with which this revision's Deployment is first applied."""
+    spec = pool.spec
+    pod: JsonObject = {
+        "serviceAccountName": names.service_account_name(pool.name),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "terminationGracePeriodSeconds": spec.server.deadline_seconds + _GRACE_SECONDS,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_container(pool, revision)],
+        "volumes": _volumes(pool),
+    }
+    if spec.image_pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in spec.image_pull_secrets]
+    return {"metadata": {"labels": pod_labels(pool.name, revision)}, "spec": pod}
+
+
+def pod_labels(pool: str, revision: str) -> dict[str, str]:
+    """The labels with which a replica starts. The Service selects on serving, the Deployment does not."""
+    return {
+        vocabulary.LABEL_POOL: pool,
+        vocabulary.LABEL_REVISION: revision,
+        vocabulary.LABEL_SERVING: vocabulary.SERVING,
+        vocabulary.LABEL_NAME: vocabulary.SERVER_NAME,
+        vocabulary.LABEL_INSTANCE: pool,
+        vocabulary.LABEL_MANAGED_BY: vocabulary.MANAGED_BY,
+    }
+
+
+def _container(pool: EncoderPool, revision: str) -> JsonObject:
+    spec = pool.spec
+    return {
+        "name": vocabulary.CONTAINER,
+        "image": spec.image,
+        "imagePullPolicy": spec.image_pull_policy,
+        "args": _arguments(pool, revision),
+        "env": [
+            {"name": "POD_NAME", "valueFrom": _field("metadata.name")},
+            {"name": "POD_UID", "valueFrom": _field("metadata.uid")},
+            {"name": "HF_HUB_OFFLINE", "value": "1"},
+            {"name": "HOME", "value": vocabulary.MOUNT_TEMPORARY},
+        ],
+        "ports": [
+            {"name": vocabulary.PORT_NAME, "containerPort": vocabulary.PORT, "protocol": "TCP"},
+        ],
+        "resources": {kind: dict(quantities) for kind, quantities in spec.resources.items()},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": _mounts(pool),
+        # The front answers /healthz within seconds; however long the model loads, only readiness waits for it.
+        "startupProbe": _probe(vocabulary.PATH_HEALTHZ, period=1, timeout=2, failures=120),
+        "livenessProbe": _probe(vocabulary.PATH_HEALTHZ, period=10, timeout=5, failures=3),
+        "readinessProbe": _probe(vocabulary.PATH_READYZ, period=1, timeout=2, failures=2),
+    }
+
+
+def _arguments(pool: EncoderPool, revision: str) -> list[str]:
+    spec = pool.spec
+    arguments = [
+        "serve",
+        _path(spec.model.source, vocabulary.MOUNT_MODEL),
+        "--host=0.0.0.0",
+        f"--port={vocabulary.PORT}",
+        f"--encoder={spec.model.encoder}",
+        f"--revision={revision}",
+        f"--expected-identity={vocabulary.MOUNT_EXPECTED}/{names.identity_key(revision)}",
+        f"--pod-directory={vocabulary.MOUNT_POD}",
+        f"--max-in-flight={spec.server.max_in_flight}",
+        f"--deadline-seconds={spec.server.deadline_seconds}",
+    ]
+    for modality in spec.modalities:
+        arguments += [f"--max-items={modality.max_items}", f"--max-pixels={modality.max_pixels}"]
+    if spec.model.processor is not None:
+        arguments.append(f"--processor={_path(spec.model.processor, vocabulary.MOUNT_PROCESSOR)}")
+    return arguments
+
+
+def _path(source: Source, mount: str) -> str:
+    return source.path if isinstance(source, LocalSource) else mount
+
+
+def _volumes(pool: EncoderPool) -> list[JsonObject]:
+    model = pool.spec.model
+    volumes = [
+        *_claim_volume(_MODEL_VOLUME, model.source),
+        *_claim_volume(_PROCESSOR_VOLUME, model.processor),
+    ]
+    files = [
+        (vocabulary.POD_FILE_LABELS, "metadata.labels"),
+        (vocabulary.POD_FILE_ANNOTATIONS, "metadata.annotations"),
+    ]
+    items = [{"path": path, **_field(field)} for path, field in files]
+    return [
+        *volumes,
+        {"name": "pod", "downwardAPI": {"items": items}},
+        {
+            "name": "expected",
+            "configMap": {"name": names.identities_name(pool.name), "optional": True},
+        },
+        {"name": "temporary", "emptyDir": {}},
+        {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": _SHARED_MEMORY}},
+    ]
+
+
+def _claim_volume(name: str, source: Source | None) -> list[JsonObject]:
+    if not isinstance(source, ClaimSource):
+        return []
+    return [{"name": name, "persistentVolumeClaim": {"claimName": source.claim_name, "readOnly": True}}]
+
+
+def _mounts(pool: EncoderPool) -> list[JsonObject]:
+    model = pool.spec.model
+    return [
+        *_claim_mount(_MODEL_VOLUME, vocabulary.MOUNT_MODEL, model.source),
+        *_claim_mount(_PROCESSOR_VOLUME, vocabulary.MOUNT_PROCESSOR, model.processor),
+        {"name": "pod", "mountPath": vocabulary.MOUNT_POD, "readOnly": True},
+        {"name": "expected", "mountPath": vocabulary.MOUNT_EXPECTED, "readOnly": True},
+        {"name": "temporary", "mountPath": vocabulary.MOUNT_TEMPORARY},
+        {"name": "shared-memory", "mountPath": vocabulary.MOUNT_SHARED_MEMORY},
+    ]
+
+
+def _claim_mount(name: str, path: str, source: Source | None) -> list[JsonObject]:
+    if not isinstance(source, ClaimSource):
+        return []
+    mount: JsonObject = {"name": name, "mountPath": path, "readOnly": True}
+    if source.sub_path:
+        mount["subPath"] = source.sub_path
+    return [mount]
+
+
+def _field(path: str) -> JsonObject:
+    return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
+
+
+def _probe(path: str, *, period: int, timeout: int, failures: int) -> JsonObject:
+    return {
+        "httpGet": {"path": path, "port": vocabulary.PORT_NAME, "scheme": "HTTP"},
+        "periodSeconds": period,
+        "timeoutSeconds": timeout,
+        "failureThreshold": failures,
+    }
