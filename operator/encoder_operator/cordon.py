@@ -179,6 +179,8 @@ def _prove(ladder: _Ladder, replica: Replica, record: CordonRecord, identity: Id
     done = identity.probe_done
     if identity.fingerprint is None or identity.probe is None or _waits_for_lesson(ladder):
         return
+    if identity.state in (vocabulary.STATE_DRAINING, vocabulary.STATE_FAILED):
+        return
     if _differs(ladder, identity):
         yield _postpone(ladder, replica, record)
         return

@@ -63,7 +63,7 @@ def judge(pool: EncoderPool, standing: Standing, observation: Observation) -> Ju
         )
         own = {each.name: _judge_replica(case, each) for each in case.replicas}
         found = attribute(case, own)
-                judged = [found.replicas.get(name, verdict) for name, verdict in own.items()]
+        judged = [found.replicas.get(name, verdict) for name, verdict in own.items()]
         replicas += judged
         revisions.append(found.revision or _worst_of(revision, [_named(each) for each in judged]))
     return Judgement(
@@ -121,7 +121,8 @@ def _cordoned_here(question: _Question) -> Verdict | None:
 def _cordoned_elsewhere(question: _Question) -> Verdict | None:
     if question.replica.serving:
         return None
-    by = question.replica.cordon.by if question.replica.cordon else "a person"
+    record = question.replica.cordon
+    by = record.by if record is not None and record.by != vocabulary.FIELD_MANAGER else "a person"
     message = f"label {vocabulary.LABEL_SERVING} is {vocabulary.NOT_SERVING}, set by {by} and left alone"
     return _verdict(question, Result.UNKNOWN, vocabulary.NO_EVIDENCE, message)
 
