@@ -1,0 +1,101 @@
+"""Comparison: whether an object of the API server already holds what a manifest asks for.
+
+Place: used by apply, to write nothing where nothing changes. Must never: answer yes for an object that
+another write would change; a no too many costs one call that changes nothing.
+
+Two questions: is every field of the manifest there with its value, and does our field manager own nothing
+that the manifest no longer names (what a server-side apply would then remove)?
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from encoder_operator import vocabulary
+
+_QUANTITY = re.compile(r"([0-9.]+)(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?[0-9]+))?")
+_BINARY = {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)}
+_DECIMAL = {letter: Decimal(1000) ** power for power, letter in zip((-3, -2, -1), "num", strict=True)} | {
+    letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)
+}
+
+
+def holds(live: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
+    """Whether applying the manifest would leave this object as it is."""
+    return _has(live, manifest) and _owns_no_more(live, manifest)
+
+
+def _has(live: object, wanted: object) -> bool:
+    if isinstance(wanted, Mapping):
+        if not wanted:
+            return live is None or isinstance(live, Mapping)
+        return isinstance(live, Mapping) and all(_has(live.get(key), wanted[key]) for key in wanted)
+    if isinstance(wanted, Sequence) and not isinstance(wanted, str):
+        return (
+            isinstance(live, Sequence)
+            and len(live) == len(wanted)
+            and all(_has(mine, theirs) for mine, theirs in zip(live, wanted, strict=True))
+        )
+    return live == wanted or _same_quantity(live, wanted)
+
+
+def _same_quantity(live: object, wanted: object) -> bool:
+    # The API server writes quantities its own way: 0.5 comes back as 500m, 1024Mi as 1Gi.
+    if not isinstance(live, str) or not isinstance(wanted, str):
+        return False
+    mine, theirs = _quantity(live), _quantity(wanted)
+    return mine is not None and mine == theirs
+
+
+def _quantity(text: str) -> Decimal | None:
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[1].count(".") > 1 or match[1] == ".":
+        return None
+    number = Decimal(match[1])
+    if match[2]:
+        return number * _BINARY[match[2]]
+    if match[3]:
+        return number * _DECIMAL[match[3]]
+    return number.scaleb(int(match[4])) if match[4] and abs(int(match[4])) < 100 else number
+
+
+def _owns_no_more(live: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
+    for entry in live.get("metadata", {}).get("managedFields") or ():
+        if (
+            entry.get("manager") == vocabulary.FIELD_MANAGER
+            and entry.get("operation") == "Apply"
+            and not entry.get("subresource")
+        ):
+            return _names(manifest, entry.get("fieldsV1") or {})
+    return False
+
+
+def _names(wanted: object, owned: Mapping[str, Any]) -> bool:
+    """Whether the manifest names every owned field: the API server's set of them, by its key prefixes."""
+    for key, below in owned.items():
+        kind, _, rest = key.partition(":")
+        match kind:
+            case "f":
+                if not isinstance(wanted, Mapping) or rest not in wanted or not _names(wanted[rest], below):
+                    return False
+            case "k":
+                item = _item(wanted, json.loads(rest))
+                if item is None or not _names(item, below):
+                    return False
+            case "v":
+                if not isinstance(wanted, Sequence) or json.loads(rest) not in wanted:
+                    return False
+    return True
+
+
+def _item(wanted: object, keys: Mapping[str, Any]) -> object | None:
+    if not isinstance(wanted, Sequence):
+        return None
+    for item in wanted:
+        if isinstance(item, Mapping) and all(item.get(key) == value for key, value in keys.items()):
+            return item
+    return None
