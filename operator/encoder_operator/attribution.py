@@ -173,7 +173,15 @@ def _told(own: Mapping[str, Verdict], replica: Replica) -> str:
 def _blame(
     case: Case, own: Mapping[str, Verdict], replicas: list[Replica], scope: Scope, reason: str, message: str
 ) -> Attribution:
-    blamed = Verdict(subject=case.revision, scope=scope, result=Result.BAD, reason=reason, message=message)
+    first = own[replicas[0].name] if replicas else next(iter(own.values()))
+    blamed = Verdict(
+        subject=case.revision,
+        matter=first.matter,
+        scope=scope,
+        result=Result.BAD,
+        reason=reason,
+        message=message,
+    )
     changed = {each.name: replace(own[each.name], scope=scope, result=Result.BAD, reason=reason) for each in replicas}
     return Attribution(revision=blamed, replicas=changed)
 

@@ -19,7 +19,7 @@ from encoder_operator.observation import CordonState, ItemReport, Observation, P
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Expected, Standing
 from encoder_operator.traffic import mismatch, traffic_result
-from encoder_operator.verdict import Judgement, Result, Scope, Verdict
+from encoder_operator.verdict import Judgement, Matter, Result, Scope, Verdict
 
 # Which of several equally bad verdicts speaks for the pool: first what touches all replicas.
 PRECEDENCE = (
@@ -86,6 +86,7 @@ def _worst_of(subject: str, verdicts: list[Verdict]) -> Verdict:
     if not verdicts:
         return Verdict(
             subject=subject,
+            matter=Matter.IDENTITY,
             scope=Scope.REVISION,
             result=Result.UNKNOWN,
             reason=vocabulary.NO_EVIDENCE,
@@ -105,7 +106,9 @@ def _precedence(reason: str) -> int:
 
 def _verdict(question: _Question, result: Result, reason: str, message: str) -> Verdict:
     name = question.replica.name
-    return Verdict(subject=name, scope=Scope.REPLICA, result=result, reason=reason, message=message)
+    return Verdict(
+        subject=name, matter=Matter.IDENTITY, scope=Scope.REPLICA, result=result, reason=reason, message=message
+    )
 
 
 def _cordoned_here(question: _Question) -> Verdict | None:
@@ -115,7 +118,7 @@ def _cordoned_here(question: _Question) -> Verdict | None:
         return None
     if record.by != vocabulary.FIELD_MANAGER:
         return None
-    return _verdict(question, Result.BAD, record.reason, record.message)
+    return replace(_verdict(question, Result.BAD, record.reason, record.message), matter=Matter.TRAFFIC)
 
 
 def _cordoned_elsewhere(question: _Question) -> Verdict | None:
@@ -188,7 +191,9 @@ def _not_serving(question: _Question) -> Verdict | None:
 
 def _mismatches(question: _Question) -> Verdict | None:
     found = mismatch(question.replica, question.pool.spec.integrity)
-    return None if found is None else _verdict(question, Result.BAD, found.reason, found.message)
+    if found is None:
+        return None
+    return replace(_verdict(question, Result.BAD, found.reason, found.message), matter=Matter.TRAFFIC)
 
 
 def _as_expected(question: _Question) -> Verdict | None:

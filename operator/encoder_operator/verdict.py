@@ -26,11 +26,19 @@ class Scope(Enum):
     REFERENCE = "Reference"
 
 
+class Matter(Enum):
+    """What was looked at: what a replica is, or what its checks of traffic say."""
+
+    IDENTITY = "Identity"
+    TRAFFIC = "Traffic"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """One judgement: of a pod (`subject` is its name), a revision (its hash) or the pool (its name)."""
 
     subject: str
+    matter: Matter
     scope: Scope
     result: Result
     reason: str

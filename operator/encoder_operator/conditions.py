@@ -1,0 +1,148 @@
+"""Conditions: what holds for a pool, each with a reason and what was measured.
+
+Place: called by status. Must never: move a transition time while its status stays, or use a reason that
+tests/contract/vocabulary.json does not fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from encoder_operator import vocabulary
+from encoder_operator.observation import Observation, Replica
+from encoder_operator.spec import EncoderPool
+from encoder_operator.standing import Role, Standing
+from encoder_operator.timestamps import to_text
+from encoder_operator.verdict import Judgement, Matter, Result, Verdict
+
+Statement = tuple[str, str, str, str]
+"""A condition's type, status, reason and message."""
+
+_LONGEST_MESSAGE = 1024
+
+
+def conditions(
+    pool: EncoderPool, standing: Standing, observation: Observation, judgement: Judgement
+) -> list[dict[str, Any]]:
+    """All conditions, the summary first."""
+    serving = sum(serves(each) for each in observation.replicas)
+    stated = [
+        _ready(pool, observation, judgement, serving),
+        _available(pool, judgement, serving),
+        _progressing(pool, standing, observation, serving),
+        _identity_consistent(judgement),
+        _integrity_healthy(pool, observation, judgement),
+    ]
+    return with_transitions(pool.status, pool.generation, observation.at, stated)
+
+
+def serves(replica: Replica) -> bool:
+    """Whether the Service sends it requests: its label says so and it is Ready."""
+    return replica.serving and replica.ready
+
+
+def with_transitions(
+    before: Mapping[str, Any], generation: int, now: float, stated: Sequence[Statement]
+) -> list[dict[str, Any]]:
+    """These statements as conditions; a transition time is kept while the status stays what it was."""
+    known = {each.get("type"): each for each in before.get("conditions", ())}
+    made = []
+    for kind, status, reason, message in stated:
+        last = known.get(kind, {})
+        stays = last.get("status") == status and last.get("lastTransitionTime")
+        made.append(
+            {
+                "type": kind,
+                "status": status,
+                "observedGeneration": generation,
+                "lastTransitionTime": last["lastTransitionTime"] if stays else to_text(now),
+                "reason": reason,
+                "message": message[:_LONGEST_MESSAGE],
+            }
+        )
+    return made
+
+
+def _ready(pool: EncoderPool, observation: Observation, judgement: Judgement, serving: int) -> Statement:
+    found = judgement.pool
+    count = f"{serving} of {pool.spec.replicas} replicas serve"
+    complete = serving >= pool.spec.replicas
+    if found.result is Result.BAD:
+        return "Ready", "False", found.reason, f"{found.message}; {count}"
+    if complete and (found.result is Result.GOOD or not observation.replicas):
+        return "Ready", "True", vocabulary.AS_EXPECTED, count
+    if complete:
+        return "Ready", "True", found.reason, f"{count}; {found.message}"
+    stuck = _stuck(observation)
+    if stuck is not None:
+        return "Ready", "False", vocabulary.DEADLINE_EXCEEDED, f"{count}; {stuck}"
+    if found.result is Result.GOOD:
+        return "Ready", "False", vocabulary.NO_EVIDENCE, f"{count}; the others are not Ready yet"
+    return "Ready", "False", found.reason, f"{count}; {found.message}"
+
+
+def _available(pool: EncoderPool, judgement: Judgement, serving: int) -> Statement:
+    count = f"{serving} of {pool.spec.replicas} replicas serve"
+    if serving > 0 or pool.spec.replicas == 0:
+        return "Available", "True", vocabulary.AS_EXPECTED, count
+    good = judgement.pool.result is Result.GOOD
+    return "Available", "False", vocabulary.NO_EVIDENCE if good else judgement.pool.reason, count
+
+
+def _progressing(pool: EncoderPool, standing: Standing, observation: Observation, serving: int) -> Statement:
+    stuck = _stuck(observation)
+    if stuck is not None:
+        return "Progressing", "False", vocabulary.DEADLINE_EXCEEDED, stuck
+    target = next((each for each in standing.revisions if each.role is Role.TARGET), None)
+    if target is None:
+        return "Progressing", "False", vocabulary.AS_EXPECTED, "the revision that the spec asks for serves"
+    ready = next((each.ready for each in observation.workloads if each.revision == target.hash), 0)
+    message = f"{ready} of {pool.spec.replicas} replicas of revision {target.hash} are Ready"
+    return "Progressing", "True", target.reason, message
+
+
+def _identity_consistent(judgement: Judgement) -> Statement:
+    verdicts = [each for each in _all_of(judgement) if each.matter is Matter.IDENTITY]
+    bad = _first(verdicts, Result.BAD)
+    if bad is not None:
+        return "IdentityConsistent", "False", bad.reason, _told(bad)
+    if _first(verdicts, Result.GOOD) is not None:
+        message = "every replica that was heard is what its revision is expected to be"
+        return "IdentityConsistent", "True", vocabulary.AS_EXPECTED, message
+    unknown = _first(verdicts, Result.UNKNOWN) or judgement.pool
+    return "IdentityConsistent", "Unknown", unknown.reason, _told(unknown)
+
+
+def _integrity_healthy(pool: EncoderPool, observation: Observation, judgement: Judgement) -> Statement:
+    verdicts = [each for each in _all_of(judgement) if each.matter is Matter.TRAFFIC]
+    bad = _first(verdicts, Result.BAD)
+    if bad is not None:
+        return "IntegrityHealthy", "False", bad.reason, _told(bad)
+    waiting = _first(verdicts, Result.UNKNOWN)
+    if waiting is not None:
+        return "IntegrityHealthy", "Unknown", waiting.reason, _told(waiting)
+    if observation.evidence_problem is not None:
+        return "IntegrityHealthy", "Unknown", vocabulary.NO_EVIDENCE, observation.evidence_problem
+    if judgement.traffic is Result.GOOD:
+        message = "no replica fails more checks than allowed"
+        return "IntegrityHealthy", "True", vocabulary.AS_EXPECTED, message
+    message = f"no replica has {pool.spec.integrity.min_checks} checks in its window"
+    return "IntegrityHealthy", "Unknown", vocabulary.NO_EVIDENCE, message
+
+
+def _all_of(judgement: Judgement) -> list[Verdict]:
+    """Revisions first: what is theirs is no replica's."""
+    return [*judgement.revisions, *judgement.replicas]
+
+
+def _first(verdicts: Sequence[Verdict], result: Result) -> Verdict | None:
+    return next((each for each in verdicts if each.result is result), None)
+
+
+def _told(verdict: Verdict) -> str:
+    return verdict.message if verdict.subject in verdict.message else f"{verdict.subject}: {verdict.message}"
+
+
+def _stuck(observation: Observation) -> str | None:
+    return next((each.message for each in observation.workloads if each.message is not None), None)

@@ -1,0 +1,51 @@
+"""Rollout: what this pass taught the standing decisions.
+
+Place: after judge, before status; the next plan acts on it. Must never: relearn a known identity, or let an old
+revision go before its successor is Ready in full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from encoder_operator.learning import lesson
+from encoder_operator.observation import Observation
+from encoder_operator.spec import EncoderPool, IdentityPolicy
+from encoder_operator.standing import Revision, Role, Standing
+from encoder_operator.timestamps import to_text
+from encoder_operator.verdict import Judgement, Result, Verdict
+
+
+def advance(pool: EncoderPool, standing: Standing, observation: Observation, judgement: Judgement) -> Standing:
+    """The standing decisions after this pass: lessons learned, and the target promoted once it may serve alone."""
+    verdicts = {each.subject: each for each in judgement.revisions}
+    revisions = [_learned(pool, each, observation) for each in standing.revisions]
+    target = next((each for each in revisions if each.role is Role.TARGET), None)
+    if target is not None and _is_complete(pool, target, observation, verdicts.get(target.hash)):
+        revisions = [replace(target, role=Role.CURRENT)]
+    before = {each.hash: each for each in standing.revisions}
+    told = [_told(before[each.hash], each, verdicts.get(each.hash), to_text(observation.at)) for each in revisions]
+    return Standing(revisions=tuple(told), templates=standing.templates)
+
+
+def _learned(pool: EncoderPool, revision: Revision, observation: Observation) -> Revision:
+    replicas = [each for each in observation.replicas if each.revision == revision.hash]
+    identity = pool.spec.model.identity
+    found = {each.identity.fingerprint for each in replicas if each.identity is not None} - {None}
+    revision = replace(revision, distinct_identities=len(found))
+    if revision.expected is not None or identity.policy is not IdentityPolicy.LEARN:
+        return revision
+    return replace(revision, expected=lesson(replicas, identity.max_signature_distance).expected)
+
+
+def _is_complete(pool: EncoderPool, target: Revision, observation: Observation, verdict: Verdict | None) -> bool:
+    if verdict is not None and verdict.result is Result.BAD:
+        return False
+    workload = next((each for each in observation.workloads if each.revision == target.hash), None)
+    return workload is not None and workload.desired == pool.spec.replicas and workload.ready >= workload.desired
+
+
+def _told(before: Revision, after: Revision, verdict: Verdict | None, now: str) -> Revision:
+    reason = after.reason if verdict is None else verdict.reason
+    unchanged = before.role is after.role and before.reason == reason and before.since
+    return replace(after, reason=reason, since=before.since if unchanged else now)
