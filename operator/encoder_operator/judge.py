@@ -51,14 +51,13 @@ class _Question:
 def judge(pool: EncoderPool, standing: Standing, observation: Observation) -> Judgement:
     """The verdicts on all that was observed."""
     expected = {revision.hash: revision.expected for revision in standing.revisions}
-    hashes = sorted({each.revision for each in observation.replicas} | set(expected))
-    replicas: list[Verdict] = []
+    replicas = [_replaced(each) for each in observation.replicas if each.revision not in expected]
     revisions: list[Verdict] = []
-    for revision in hashes:
+    for revision in sorted(expected):
         case = Case(
             pool=pool,
             revision=revision,
-            expected=expected.get(revision),
+            expected=expected[revision],
             replicas=tuple(each for each in observation.replicas if each.revision == revision),
         )
         own = {each.name: _judge_replica(case, each) for each in case.replicas}
@@ -71,6 +70,18 @@ def judge(pool: EncoderPool, standing: Standing, observation: Observation) -> Ju
         revisions=tuple(revisions),
         pool=_worst_of(pool.name, revisions),
         traffic=traffic_result([each for each in observation.replicas if each.serving], pool.spec.integrity),
+    )
+
+
+def _replaced(replica: Replica) -> Verdict:
+    """Its revision stands no longer: it is about to go, and says nothing of the pool."""
+    return Verdict(
+        subject=replica.name,
+        matter=Matter.IDENTITY,
+        scope=Scope.REPLICA,
+        result=Result.UNKNOWN,
+        reason=vocabulary.NO_EVIDENCE,
+        message="its revision no longer stands",
     )
 
 

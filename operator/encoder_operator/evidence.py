@@ -1,0 +1,155 @@
+"""Evidence: replicas' counters, from Prometheus, as counts of each replica's own window.
+
+Place: called by observe; `window` counts. Must never: let a source that is down, slow or wrong pass for evidence:
+what is not known is None, and why is told.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import aiohttp
+
+from encoder_operator.observation import Counts, Replica
+from encoder_operator.window import Bounds, PodSamples, Sample, Series, counts
+
+CHECKS = "encoder_token_checks_total"
+MEDIA = "encoder_mismatched_media_total"
+JUDGED_SOURCE = "fresh"
+
+# A baseline lies before the window: this much more is asked for.
+_LOOK_BACK_SECONDS = 60
+_PODS_IN_ONE_QUERY = 50
+_LARGEST_ANSWER = 16 * 1024 * 1024
+_TIMEOUT = aiohttp.ClientTimeout(total=10.0, connect=3.0)
+
+
+class EvidenceError(Exception):
+    """The source of counters gave no usable answer; the message says why, the same for the same cause."""
+
+
+class Counters(Protocol):
+    """Where counters are read from."""
+
+    async def samples(self, namespace: str, pods: Sequence[str], seconds: int, now: float) -> Mapping[str, PodSamples]:
+        """Raw samples of these pods' counters in the last `seconds`, by pod name; EvidenceError where none."""
+
+
+class NoCounters:
+    """Without a source of counters: they stay unknown."""
+
+    async def samples(self, namespace: str, pods: Sequence[str], seconds: int, now: float) -> Mapping[str, PodSamples]:
+        """Always EvidenceError."""
+        raise EvidenceError("no Prometheus address is set: checks of traffic are not judged")
+
+
+class Prometheus:
+    """Asks Prometheus for raw samples: increases are counted here, resets and windows being each replica's own."""
+
+    def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
+        self._session = session
+        self._url = f"{address}/api/v1/query"
+
+    async def samples(self, namespace: str, pods: Sequence[str], seconds: int, now: float) -> Mapping[str, PodSamples]:
+        """Raw samples of these pods' counters in the last `seconds`, by pod name; EvidenceError where none."""
+        checks: list[Any] = []
+        media: list[Any] = []
+        for first in range(0, len(pods), _PODS_IN_ONE_QUERY):
+            some = pods[first : first + _PODS_IN_ONE_QUERY]
+            where = f"namespace={_quoted(namespace)},pod=~{_quoted('|'.join(map(re.escape, some)))}"
+            source = _quoted(JUDGED_SOURCE)
+            checks += await self._query(f"{CHECKS}{{{where},source={source}}}[{seconds}s]", now)
+            media += await self._query(f"{MEDIA}{{{where}}}[{seconds}s]", now)
+        try:
+            return pod_samples(checks, media)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise EvidenceError("Prometheus answered in a form that is not its own") from error
+
+    async def _query(self, expression: str, now: float) -> list[Any]:
+        form = {"query": expression, "time": f"{now:.3f}"}
+        try:
+            async with self._session.post(self._url, data=form, timeout=_TIMEOUT, allow_redirects=False) as answer:
+                body = await _read_bounded(answer.content)
+                status = answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise EvidenceError(f"Prometheus cannot be asked: {type(error).__name__}") from error
+        if status != 200:
+            raise EvidenceError(f"Prometheus answered {status}")
+        return _matrix(body)
+
+
+async def evidence(
+    counters: Counters, namespace: str, replicas: Sequence[Replica], window_seconds: int, now: float
+) -> tuple[Mapping[str, Counts | None], str | None]:
+    """Each replica's counts by pod name, and why there are none at all (None: there are)."""
+    started = [each for each in replicas if each.container_started_at is not None]
+    if not started:
+        return {}, None
+    names = [each.name for each in started]
+    try:
+        found = await counters.samples(namespace, names, window_seconds + _LOOK_BACK_SECONDS, now)
+    except EvidenceError as error:
+        return {}, str(error)
+    read: dict[str, Counts | None] = {}
+    for replica in started:
+        bounds = _bounds(replica, now - window_seconds)
+        known = found.get(replica.name)
+        read[replica.name] = None if known is None or bounds is None else counts(known, bounds)
+    return read, None
+
+
+def pod_samples(checks: Sequence[Mapping[str, Any]], media: Sequence[Mapping[str, Any]]) -> Mapping[str, PodSamples]:
+    """Prometheus' matrices by pod. Where two scrapes of one counter exist, the one with more samples speaks:
+    the same checks must not count twice."""
+    by_pod: dict[str, dict[tuple[str, str], Series]] = defaultdict(dict)
+    failed: dict[str, Series] = {}
+    for each in checks:
+        metric, series = each["metric"], _series(each["values"])
+        key = (str(metric.get("modality", "")), str(metric["result"]))
+        known = by_pod[str(metric["pod"])]
+        known[key] = max(known.get(key, ()), series, key=len)
+    for each in media:
+        pod = str(each["metric"]["pod"])
+        failed[pod] = max(failed.get(pod, ()), _series(each["values"]), key=len)
+    return {pod: PodSamples(checks=known, media=failed.get(pod, ())) for pod, known in by_pod.items()}
+
+
+def _bounds(replica: Replica, opened: float) -> Bounds | None:
+    if replica.container_started_at is None:
+        return None
+    released = replica.cordon.released_at if replica.cordon is not None else None
+    return Bounds(container_started_at=replica.container_started_at, released_at=released, opened=opened)
+
+
+def _series(values: Sequence[Sequence[Any]]) -> Series:
+    return tuple(Sample(at=float(at), value=float(text)) for at, text in values)
+
+
+def _matrix(body: bytes) -> list[Any]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise EvidenceError("Prometheus answered something that is not JSON") from error
+    match document:
+        case {"status": "success", "data": {"resultType": "matrix", "result": list(result)}}:
+            return result
+        case _:
+            raise EvidenceError("Prometheus answered in a form that is not its own")
+
+
+def _quoted(text: str) -> str:
+    """A PromQL string literal."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+async def _read_bounded(content: aiohttp.StreamReader) -> bytes:
+    body = bytearray()
+    async for chunk in content.iter_chunked(65536):
+        body += chunk
+        if len(body) > _LARGEST_ANSWER:
+            raise EvidenceError(f"Prometheus answered more than {_LARGEST_ANSWER} bytes")
+    return bytes(body)

@@ -1,0 +1,86 @@
+"""Replicas: what pods and Deployments say, as values.
+
+Place: called by observe; pure. Must never: ask anybody, or count a pod that is on its way out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from encoder_operator import vocabulary
+from encoder_operator.observation import Replica, Workload
+from encoder_operator.orders import parse_order, parse_record
+from encoder_operator.timestamps import to_seconds
+
+JsonObject = Mapping[str, Any]
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+def replicas_of(pods: Iterable[JsonObject]) -> tuple[Replica, ...]:
+    """The pods that are neither terminating nor finished, by name; identity and counts are not known yet."""
+    here = (pod for pod in pods if not _is_leaving(pod))
+    return tuple(sorted(map(_replica, here), key=lambda each: each.name))
+
+
+def workload_of(deployment: JsonObject) -> Workload:
+    """A revision's Deployment as a value."""
+    status = deployment.get("status") or {}
+    labels: Mapping[str, str] = deployment["metadata"].get("labels") or {}
+    return Workload(
+        revision=labels.get(vocabulary.LABEL_REVISION, ""),
+        desired=int(deployment["spec"].get("replicas", 1)),
+        created=int(status.get("replicas") or 0),
+        ready=int(status.get("readyReplicas") or 0),
+        message=_why_stuck(status),
+    )
+
+
+def _is_leaving(pod: JsonObject) -> bool:
+    leaving = pod["metadata"].get("deletionTimestamp") is not None
+    return leaving or (pod.get("status") or {}).get("phase") in _FINISHED
+
+
+def _replica(pod: JsonObject) -> Replica:
+    metadata, status = pod["metadata"], pod.get("status") or {}
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    container = _container(status)
+    return Replica(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        revision=labels.get(vocabulary.LABEL_REVISION, ""),
+        address=status.get("podIP"),
+        serving=labels.get(vocabulary.LABEL_SERVING) == vocabulary.SERVING,
+        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
+        container_started_at=_started_at(container),
+        restarts=int(container.get("restartCount") or 0),
+        waiting_reason=((container.get("state") or {}).get("waiting") or {}).get("reason"),
+        cordon=parse_record(annotations.get(vocabulary.ANNOTATION_CORDON)),
+        probe_order=parse_order(annotations.get(vocabulary.ANNOTATION_ORDER_PROBE)),
+        restart_order=parse_order(annotations.get(vocabulary.ANNOTATION_ORDER_RESTART)),
+        expected_digest=annotations.get(vocabulary.ANNOTATION_EXPECTED_DIGEST),
+        identity=None,
+        counts=None,
+    )
+
+
+def _container(status: JsonObject) -> JsonObject:
+    containers: list[JsonObject] = status.get("containerStatuses") or []
+    return next((each for each in containers if each["name"] == vocabulary.CONTAINER), {})
+
+
+def _started_at(container: JsonObject) -> float | None:
+    text = ((container.get("state") or {}).get("running") or {}).get("startedAt")
+    return None if text is None else to_seconds(text)
+
+
+def _why_stuck(status: JsonObject) -> str | None:
+    """What the Deployment's own conditions say of progress that will not come by itself."""
+    for each in status.get("conditions") or ():
+        if each["type"] == "ReplicaFailure" and each["status"] == "True":
+            return str(each.get("message", each["type"]))
+        if each["type"] == "Progressing" and each["status"] == "False":
+            return str(each.get("message", each["type"]))
+    return None
