@@ -1,1 +1,175 @@
-"""Encoder families, found by entry point, and the Protocol that each fulfils."""
+"""Encoder families: the Protocol that each fulfils, the values it exchanges, and how one is found by name.
+
+Place: the engine's stages (`preprocess`, `promise`, `encode`) drive an Encoder; a family is one small module,
+here or in a user's own package, registered under the entry point group `encoder_server.encoders`.
+
+Must never: import torch at run time (the exceptions and the registry are used where no model is loaded), or
+know of HTTP, batches in flight, or the cache.
+
+An encoder of one's own is a class with the five methods of `Encoder` and one line in its package's metadata:
+
+    [project.entry-points."encoder_server.encoders"]
+    my_encoder = "my_package:MyEncoder"
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, Self, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from encoder_server.engine.messages import Declared
+
+if TYPE_CHECKING:
+    import torch
+
+GROUP = "encoder_server.encoders"
+AUTO = "Auto"
+
+_ENTRY_BY_MODEL_TYPE = {"qwen2_5_vl_vision": "qwen2_5_vl"}
+_log = logging.getLogger(__name__)
+
+
+class RefusedError(Exception):
+    """This checkpoint cannot be served. The text is ours, and names the file or key."""
+
+
+class LayoutError(Exception):
+    """Processor and model do not fit together: an encoder raises it where it can tell so itself."""
+
+
+class UnfitMediaError(Exception):
+    """This medium is outside what the encoder takes: the caller's fault. The text is ours, and names the limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What to load: checkpoint folder, folder of the processor's settings, torch device, dtype name or `auto`."""
+
+    model: Path
+    processor: Path
+    device: str
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A decoded picture: `pixels` is uint8 of shape (height, width, 3), RGB, turned upright."""
+
+    pixels: npt.NDArray[np.uint8]
+
+    @property
+    def modality(self) -> str:
+        """The modality's name on the wire."""
+        return "image"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """One item as the processor left it, and its promise.
+
+    `tokens` is the number of rows promised and `grid` the processor's own (time, height, width or the like):
+    both from what the processor really produced. `cost` is the item's share of a batch (patches or frames).
+    `tensors` is the family's own.
+    """
+
+    modality: str
+    tokens: int
+    grid: tuple[int, ...]
+    cost: int
+    tensors: Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What an encoder is, as really loaded.
+
+    `weights`: hex digest of the tensors before any cast or move (see `encoders.weights`). `processor`: the
+    effective settings that can change the output. `classes`: class names by role. `declared`: by modality.
+    `together`: whether several items may share one call of `encode`; False where the model cannot say which
+    rows belong to which item.
+    """
+
+    weights: str
+    processor: Mapping[str, object]
+    classes: Mapping[str, str]
+    declared: Mapping[str, Declared]
+    together: bool
+    dtype: str
+    device: str
+
+
+class Encoder(Protocol):
+    """A family's tower and processor. One engine drives one encoder, from one thread."""
+
+    @classmethod
+    def load(cls, source: Source) -> Self:
+        """Load offline from the folders of `source`; raises RefusedError naming the file or key at fault."""
+        ...
+
+    def describe(self) -> Description:
+        """Say what was loaded; cheap, and the same at every call."""
+        ...
+
+    def warm_up(self) -> None:
+        """Run the model once, so that the first request does not pay for lazy set-up."""
+        ...
+
+    def preprocess(self, media: Sequence[Picture]) -> Sequence[Features]:
+        """Run the processor on `media`, features in the same order, one for each.
+
+        Raises UnfitMediaError for a medium that the family does not take. Any other error of several media is
+        tried again one by one.
+        """
+        ...
+
+    def encode(self, features: Sequence[Features]) -> Sequence[torch.Tensor]:
+        """Run the model: one tensor (rows, width) for each item, in order.
+
+        Rows are split by the model's own geometry, never by `Features.tokens`: else the check of rows against
+        promise compares a number with itself.
+        """
+        ...
+
+
+def find(name: str, model: Path) -> type[Encoder]:
+    """Give the encoder class registered as `name`, or, for `Auto`, for the model_type in `model`'s config.json.
+
+    Raises RefusedError naming what was asked for and what there is.
+    """
+    entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
+    present = ", ".join(sorted(entries)) or "none"
+    if name == AUTO:
+        model_type = read_json(model, "config.json").get("model_type")
+        wanted = _ENTRY_BY_MODEL_TYPE.get(str(model_type), str(model_type))
+        if wanted not in entries:
+            raise RefusedError(f"config.json: no encoder for model_type {model_type!r}; there are: {present}")
+    else:
+        wanted = name
+        if wanted not in entries:
+            raise RefusedError(f"no encoder is registered as {name!r}; there are: {present}")
+    try:
+        return cast("type[Encoder]", entries[wanted].load())
+    except (ImportError, AttributeError) as error:
+        _log.exception("encoder %s could not be imported", wanted)
+        raise RefusedError(f"encoder {wanted!r} is registered but could not be imported") from error
+
+
+def read_json(folder: Path, name: str) -> dict[str, object]:
+    """Read the JSON object in `folder`/`name`; raises RefusedError naming the file."""
+    try:
+        content = json.loads((folder / name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RefusedError(f"{name}: missing or unreadable") from error
+    except ValueError as error:
+        raise RefusedError(f"{name}: not JSON") from error
+    if not isinstance(content, dict):
+        raise RefusedError(f"{name}: not a JSON object")
+    return content

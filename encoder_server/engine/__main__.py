@@ -1,0 +1,64 @@
+"""`python -m encoder_server.engine`: start one engine on a socket inherited from the front.
+
+Place: spawned by the front's `engines`, never by a person; exits 0 when told to stop or when the front is
+gone, 3 when the checkpoint was refused.
+
+Must never: reach for a network, act on a signal (the front decides when an engine ends), or write to stdout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import logging
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+from encoder_server.engine.decode import MAX_PIXELS
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse `arguments` and run the engine; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ["TRANSFORMERS_OFFLINE"] = "1"
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    sock = socket.socket(fileno=options.fd)
+    sock.setblocking(True)
+    # Imported here: torch takes seconds, and its libraries read the environment that is set above.
+    from encoder_server.engine import process
+    from encoder_server.engine.pipeline import Pipeline
+
+    process.leave_with(sock)
+    load = functools.partial(
+        Pipeline.load,
+        options.model,
+        processor=options.processor,
+        encoder=options.encoder,
+        device=options.device,
+        dtype=options.dtype,
+        max_pixels=options.max_pixels,
+    )
+    return process.run(sock, load, threads=options.threads)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="encoder_server.engine")
+    parser.add_argument("--fd", type=int, required=True, help="the inherited end of the socket pair")
+    parser.add_argument("--model", type=Path, required=True, help="the checkpoint's folder")
+    parser.add_argument("--processor", type=Path, help="the processor's folder, where it is another")
+    parser.add_argument("--encoder", default="Auto", help="an entry point's name, or Auto")
+    parser.add_argument("--threads", type=int, default=1, help="intra-op threads")
+    parser.add_argument("--device", default="cpu", help="torch device")
+    parser.add_argument("--dtype", default="auto", help="torch dtype, or auto: as the checkpoint has it")
+    parser.add_argument("--max-pixels", type=int, default=MAX_PIXELS, help="largest picture decoded")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Bytes of a medium to pixels: every accepted file decoded in full, inside a guard.
+
+Place: first stage of the engine; `preprocess` takes what comes out. The rules for a picture:
+JPEG, PNG, WebP and GIF, told by their content; the first frame; turned upright by EXIF; 8-bit RGB.
+Transparency of any kind (alpha, a palette entry, a colour key) is laid on white. Grey, bilevel and palette
+pictures get three channels, CMYK is converted without a profile, 16-bit values keep their high byte.
+
+Must never: let a library's own text out, decode a format that is not listed, or hold on to the file's bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import warnings
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from encoder_server.encoders import Picture
+
+MAX_PIXELS = 16_777_216
+"""The limit of an engine that is told none: a picture of 4096x4096."""
+
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
+_WITH_ALPHA = ("RGBA", "LA", "PA", "La", "RGBa")
+
+
+class BadMediaError(Exception):
+    """The medium cannot be decoded, or is over the limit. The text is ours."""
+
+
+def decode_picture(data: bytes | memoryview, *, max_pixels: int) -> Picture:
+    """Decode `data`, a picture file of at most `max_pixels` (width times height); raises BadMediaError."""
+    # Pillow checks every frame's size against its own limit, the header's and those that grow the canvas.
+    Image.MAX_IMAGE_PIXELS = max_pixels
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+                _limit(image.size, max_pixels)
+                image.load()
+                _limit(image.size, max_pixels)
+                upright = ImageOps.exif_transpose(image)
+                return Picture(pixels=np.array(to_rgb(upright)))
+        except (BadMediaError, MemoryError):
+            raise
+        except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+            raise BadMediaError(f"the picture has more than {max_pixels} pixels, the limit") from error
+        except UnidentifiedImageError as error:
+            raise BadMediaError("not a JPEG, PNG, WebP or GIF picture") from error
+        except Exception as error:
+            raise BadMediaError("the picture is damaged or cut short") from error
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Give `image`, of any mode, as 8-bit RGB by the rules above."""
+    if image.mode.startswith("I"):
+        return _high_byte(image).convert("RGB")
+    if image.mode == "F":
+        return Image.fromarray(np.clip(np.array(image), 0, 255).astype(np.uint8)).convert("RGB")
+    if image.mode in _WITH_ALPHA or "transparency" in image.info:
+        picture = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _high_byte(image: Image.Image) -> Image.Image:
+    values = np.array(image).astype(np.int64)
+    grey = (np.clip(values, 0, 0xFFFF) >> 8).astype(np.uint8)
+    clear = image.info.get("transparency")
+    if isinstance(clear, int):
+        grey[values == clear] = 255
+    return Image.fromarray(grey)
+
+
+def _limit(size: tuple[int, int], max_pixels: int) -> None:
+    width, height = size
+    if width * height > max_pixels:
+        raise BadMediaError(f"the picture is {width}x{height}; the limit is {max_pixels} pixels")

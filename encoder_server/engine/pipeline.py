@@ -1,0 +1,162 @@
+"""One encoder with the stages around it: load, prepare, encode, probe, measure.
+
+Place: inside `process`, which adds the socket. Also the in-process way to the same rows, for comparisons.
+
+Must never: hold state between batches: an item's result depends on its bytes alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, find
+from encoder_server.engine import measure
+from encoder_server.engine.decode import MAX_PIXELS
+from encoder_server.engine.encode import Embedding, encode
+from encoder_server.engine.messages import Failure, Measured, ProbeItem, Promise, Size
+from encoder_server.engine.preprocess import Medium, Ready, preprocess
+from encoder_server.engine.probe import GOLDEN, judge, synthetic
+from encoder_server.engine.promise import promise
+
+_log = logging.getLogger(__name__)
+
+
+class NotEncodedError(Exception):
+    """The picture given to `Pipeline.rows` failed; `failure` says why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A batch before the model runs: what to encode, its promises, and the items that got none."""
+
+    ready: tuple[Ready, ...]
+    promises: tuple[Promise, ...]
+    failures: tuple[Failure, ...]
+
+
+class Pipeline:
+    """An encoder and its stages. Not for use from several threads at once."""
+
+    def __init__(self, encoder: Encoder, *, max_pixels: int) -> None:
+        self._encoder = encoder
+        self._max_pixels = max_pixels
+
+    @classmethod
+    def load(
+        cls,
+        model: Path,
+        *,
+        processor: Path | None = None,
+        encoder: str = AUTO,
+        device: str = "cpu",
+        dtype: str = "auto",
+        max_pixels: int = MAX_PIXELS,
+    ) -> Self:
+        """Load the encoder registered as `encoder` from the checkpoint folder, and run its model once.
+
+        `processor` is the folder of the processor's settings, where it is another. Raises RefusedError naming
+        the file or key. A warm-up that fails is left to the probe to tell.
+        """
+        source = Source(model=model, processor=processor or model, device=device, dtype=dtype)
+        try:
+            loaded = find(encoder, model).load(source)
+        except RefusedError:
+            raise
+        except Exception as error:
+            _log.exception("loading failed")
+            raise RefusedError("the encoder failed to load; the engine's log has the reason") from error
+        try:
+            loaded.warm_up()
+        except Exception:
+            _log.exception("the warm-up failed")
+        return cls(loaded, max_pixels=max_pixels)
+
+    def prepare(self, media: Sequence[Medium]) -> Prepared:
+        """Decode, preprocess and promise; every item is among the promises or the failures."""
+        return self._prepare(media, self._max_pixels)
+
+    def encode(self, prepared: Prepared) -> tuple[list[Embedding], list[Failure]]:
+        """Run the model; every promised item is among the embeddings or the failures."""
+        return encode(self._encoder, prepared.ready)
+
+    def rows(self, picture: bytes) -> npt.NDArray[np.float32]:
+        """Encode one picture file alone: rows (tokens, width), widened to float32 where the model's are narrower.
+
+        Raises NotEncodedError when it fails.
+        """
+        prepared = self.prepare([Medium(index=0, modality="image", data=picture)])
+        embeddings, failures = self.encode(prepared)
+        for failure in (*prepared.failures, *failures):
+            raise NotEncodedError(failure)
+        return _widened(embeddings[0])
+
+    def probe(self, sizes: Sequence[Size]) -> tuple[ProbeItem, ...]:
+        """Run the golden probe, then each of `sizes` alone.
+
+        A size that the encoder would refuse from any caller says nothing about this replica: left out.
+        """
+        items, _ = self._run_probe(GOLDEN)
+        ordered = [self._run_probe([size])[0] for size in sizes if self._may_probe(size)]
+        return tuple(
+            replace(item, index=index) for index, item in enumerate((*items, *(i for o in ordered for i in o)))
+        )
+
+    def measure(self) -> Measured:
+        """Run the golden probe and measure the identity."""
+        items, embeddings = self._run_probe(GOLDEN)
+        description = self._encoder.describe()
+        passed = bool(items) and all(item.result == "ok" for item in items)
+        probed = [_widened(embedding) for embedding in embeddings]
+        return Measured(
+            weights=description.weights,
+            processor=measure.processor_digest(description.processor),
+            classes=dict(description.classes),
+            declared=dict(description.declared),
+            probe=items,
+            signature=measure.signature(probed) if passed else None,
+            advisory=measure.advisory(description),
+        )
+
+    def _prepare(self, media: Sequence[Medium], max_pixels: int) -> Prepared:
+        ready, refused = preprocess(self._encoder, media, max_pixels=max_pixels)
+        kept, promises, unexpected = promise(ready)
+        return Prepared(ready=tuple(kept), promises=tuple(promises), failures=(*refused, *unexpected))
+
+    def _run_probe(self, sizes: Sequence[Size]) -> tuple[tuple[ProbeItem, ...], list[Embedding]]:
+        declared = self._encoder.describe().declared
+        sizes = [size for size in sizes if size.modality in declared]
+        media = [Medium(index=at, modality=size.modality, data=synthetic(size)) for at, size in enumerate(sizes)]
+        largest = max((size.width * size.height for size in sizes), default=0)
+        prepared = self._prepare(media, largest)
+        if any(failure.code == "bad_media" for failure in prepared.failures):
+            _log.warning("the encoder does not take the probe's %s", sizes)
+            refused = {failure.index for failure in prepared.failures if failure.code == "bad_media"}
+            return self._run_probe([size for at, size in enumerate(sizes) if at not in refused])
+        embeddings, failures = self.encode(prepared)
+        for failure in (*prepared.failures, *failures):
+            _log.warning("the probe's item %d failed: %s", failure.index, failure.detail)
+        return judge(sizes, prepared.promises, embeddings, declared), embeddings
+
+    def _may_probe(self, size: Size) -> bool:
+        known = size.modality in self._encoder.describe().declared
+        may = known and size.width > 0 and size.height > 0 and size.width * size.height <= self._max_pixels
+        if not may:
+            _log.warning("not probed, for it could not be asked for: %s", size)
+        return may
+
+
+def _widened(embedding: Embedding) -> npt.NDArray[np.float32]:
+    rows: npt.NDArray[np.float32] = embedding.rows.to(torch.float32).numpy()
+    return rows

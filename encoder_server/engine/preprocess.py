@@ -1,0 +1,69 @@
+"""Media to features: decode each item, then run the checkpoint's processor on those that decoded.
+
+Place: second stage of the engine, after `decode` and before `promise`.
+
+Must never: count tokens (the encoder reads them off the processor's output), or let one item fail another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from encoder_server.encoders import Encoder, Features, Picture
+from encoder_server.engine.decode import BadMediaError, decode_picture
+from encoder_server.engine.isolate import Fault, isolate
+from encoder_server.engine.messages import Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Medium:
+    """One item as it came: undecoded bytes, and the caller's own token count where it sent one."""
+
+    index: int
+    modality: str
+    data: bytes | memoryview
+    expected_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """An item with its features."""
+
+    medium: Medium
+    features: Features
+
+
+def preprocess(encoder: Encoder, media: Sequence[Medium], *, max_pixels: int) -> tuple[list[Ready], list[Failure]]:
+    """Decode and process `media` as one batch; each comes back as Ready or as a Failure."""
+    failures: list[Failure] = []
+    decoded: list[tuple[Medium, Picture]] = []
+    for medium in media:
+        picture = _decode(encoder, medium, max_pixels)
+        if isinstance(picture, Fault):
+            failures.append(_failure(medium, picture))
+        else:
+            decoded.append((medium, picture))
+    outcomes = isolate("processor", encoder.preprocess, [picture for _, picture in decoded])
+    ready: list[Ready] = []
+    for (medium, _), outcome in zip(decoded, outcomes, strict=True):
+        if isinstance(outcome, Fault):
+            failures.append(_failure(medium, outcome))
+        else:
+            ready.append(Ready(medium=medium, features=outcome))
+    return ready, failures
+
+
+def _decode(encoder: Encoder, medium: Medium, max_pixels: int) -> Picture | Fault:
+    if medium.modality != "image" or medium.modality not in encoder.describe().declared:
+        return Fault(code="bad_media", detail="the encoder has no such modality")
+    try:
+        return decode_picture(medium.data, max_pixels=max_pixels)
+    except BadMediaError as error:
+        return Fault(code="bad_media", detail=str(error))
+    except MemoryError:
+        return Fault(code="out_of_memory", detail="out of memory in decoding")
+
+
+def _failure(medium: Medium, fault: Fault) -> Failure:
+    return Failure(index=medium.index, modality=medium.modality, code=fault.code, detail=fault.detail)

@@ -1,0 +1,130 @@
+"""The engine's loop: one socket, one encoder, one batch at a time.
+
+Place: between the front's `engines` (the other end of the socket) and `pipeline`.
+
+Must never: decide anything about a request, outlive the front, or answer a batch twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import socket
+import threading
+from collections.abc import Callable, Sequence
+
+import torch
+
+from encoder_server.encoders import RefusedError
+from encoder_server.engine.encode import Embedding
+from encoder_server.engine.messages import (
+    ConnectionLostError,
+    Encode,
+    Encoded,
+    Failure,
+    Hello,
+    Output,
+    Probe,
+    Probed,
+    Promised,
+    Received,
+    Refused,
+    Stop,
+    receive,
+    send,
+)
+from encoder_server.engine.pipeline import Pipeline
+from encoder_server.engine.preprocess import Medium
+
+REFUSED = 3
+_log = logging.getLogger(__name__)
+
+
+def run(sock: socket.socket, load: Callable[[], Pipeline], *, threads: int) -> int:
+    """Serve the front at the other end of `sock` (blocking, SOCK_SEQPACKET) until it stops or is gone.
+
+    Returns the exit status: 0 after Stop or end of file, 3 after Refused (`load` raised RefusedError).
+    """
+    torch.set_num_threads(threads)
+    try:
+        pipeline = load()
+        measured = pipeline.measure()
+    except RefusedError as refusal:
+        _log.error("refused: %s", refusal)
+        return _say(sock, Refused(detail=str(refusal)), REFUSED)
+    try:
+        send(sock, Hello(measured=measured))
+        while _serve(sock, pipeline, receive(sock)):
+            pass
+    except ConnectionLostError:
+        _log.info("the front is gone")
+    return 0
+
+
+def leave_with(sock: socket.socket) -> None:
+    """Start a thread that ends this process when the other end of `sock` closes, whatever is running then.
+
+    A parent-death signal would not do: it follows the thread that spawned this process, not the front.
+    """
+    poll = select.poll()
+    poll.register(sock.fileno(), 0)  # hang-up is always reported, and asking for no more reads nothing
+
+    def watch() -> None:
+        poll.poll()
+        os._exit(0)
+
+    threading.Thread(target=watch, name="front-watch", daemon=True).start()
+
+
+def _say(sock: socket.socket, refused: Refused, status: int) -> int:
+    try:
+        send(sock, refused)
+    except ConnectionLostError:
+        _log.info("the front is gone")
+    return status
+
+
+def _serve(sock: socket.socket, pipeline: Pipeline, received: Received) -> bool:
+    message = received.message
+    match message:
+        case Encode():
+            _encode(sock, pipeline, message, received.blobs)
+        case Probe():
+            send(sock, Probed(batch=message.batch, items=pipeline.probe(message.sizes)))
+        case Stop():
+            return False
+        case _:
+            _log.error("a message that only an engine sends: %s", message.kind)
+    return True
+
+
+def _encode(sock: socket.socket, pipeline: Pipeline, message: Encode, blobs: Sequence[memoryview]) -> None:
+    media = [
+        Medium(
+            index=item.index,
+            modality=item.modality,
+            data=blobs[item.blob],
+            expected_tokens=item.expected_tokens,
+        )
+        for item in message.items
+    ]
+    prepared = pipeline.prepare(media)
+    send(sock, Promised(batch=message.batch, promises=prepared.promises, failures=prepared.failures))
+    embeddings, failures = pipeline.encode(prepared)
+    send(sock, _encoded(message.batch, embeddings, failures), [item.raw() for item in embeddings])
+
+
+def _encoded(batch: int, embeddings: Sequence[Embedding], failures: Sequence[Failure]) -> Encoded:
+    outputs = tuple(
+        Output(
+            index=embedding.index,
+            modality=embedding.modality,
+            shape=tuple(embedding.rows.shape),
+            dtype=embedding.dtype,
+            finite=embedding.finite,
+            blob=blob,
+        )
+        for blob, embedding in enumerate(embeddings)
+    )
+    return Encoded(batch=batch, outputs=outputs, failures=tuple(failures))
