@@ -1,0 +1,174 @@
+"""The app: put the parts together, serve them, and leave in good order.
+
+Place: started by `cli`; the one place that turns errors into answers. Must never: hold logic of a stage, or
+state outside the app.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import signal
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from encoder_server import errors, keys, wire
+from encoder_server.admission import Admission
+from encoder_server.connections import Connections
+from encoder_server.engines import Engines
+from encoder_server.evidence import Evidence
+from encoder_server.lifecycle import State
+from encoder_server.metrics import Metrics
+from encoder_server.orders import Orders
+from encoder_server.pipeline import Pipeline
+from encoder_server.replica import Replica
+from encoder_server.routes import add_routes
+from encoder_server.settings import Settings
+
+_LOG = logging.getLogger(__name__)
+_REQUEST_ID = "X-Request-Id"
+_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_WRITE_SECONDS = 10.0
+
+
+class ListenError(Exception):
+    """The address cannot be listened on; the message says why."""
+
+
+def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
+    """Return the app; its engines start with it. To be called where an event loop runs."""
+    limits = settings.limits
+    metrics = Metrics()
+    evidence = Evidence(metrics, _now)
+    replica = Replica(settings, metrics, evidence, _now)
+    engines = Engines(engine_command, settings.engines, limits.deadline_seconds, replica)
+    admission = Admission(limits.max_in_flight, limits.max_in_flight_bytes, replica.refusal)
+    app = web.Application(middlewares=[_answer], client_max_size=limits.max_body_bytes)
+    app[keys.SETTINGS] = settings
+    app[keys.METRICS] = metrics
+    app[keys.REPLICA] = replica
+    app[keys.ENGINES] = engines
+    app[keys.ADMISSION] = admission
+    app[keys.TASKS] = []
+    app[keys.PIPELINE] = Pipeline(
+        limits=limits,
+        revision=settings.revision,
+        admission=admission,
+        engines=engines,
+        replica=replica,
+        evidence=evidence,
+        metrics=metrics,
+    )
+    app[keys.CONNECTIONS] = Connections()
+    replica.when_unready(app[keys.CONNECTIONS].close)
+    app.on_response_prepare.append(_prepare)
+    app.cleanup_ctx.append(_tasks)
+    add_routes(app)
+    return app
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+async def _tasks(app: web.Application) -> AsyncIterator[None]:
+    engines, orders = app[keys.ENGINES], Orders(app[keys.SETTINGS], app[keys.REPLICA], app[keys.ENGINES])
+    tasks = [
+        asyncio.create_task(engines.run(), name="engines"),
+        asyncio.create_task(orders.run(), name="orders"),
+    ]
+    for task in tasks:
+        task.add_done_callback(_log_death)
+    app[keys.TASKS].extend(tasks)
+    yield
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _log_death(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        _LOG.critical("task_died", extra={"task": task.get_name()}, exc_info=task.exception())
+
+
+@web.middleware
+async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    given = request.headers.get(_REQUEST_ID, "")
+    request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+    request.app[keys.CONNECTIONS].add(request.protocol)
+    try:
+        return await handler(request)
+    except errors.EncoderServerError as error:
+        return _render(request, error)
+    except web.HTTPNotFound:
+        return _render(request, errors.NotFoundError("no such path"))
+    except web.HTTPMethodNotAllowed as refused:
+        answer = _render(request, errors.MethodNotAllowedError("no such method for this path"))
+        answer.headers["Allow"] = refused.headers["Allow"]
+        return answer
+    except web.HTTPException as refused:
+        return _render(request, errors.BadRequestError(f"the request cannot be read ({refused.status})"))
+    except (web.RequestPayloadError, ConnectionError):
+        return _render(request, errors.BadRequestError("body: ended before its end"))
+    except Exception:
+        _LOG.exception("request_crashed", extra={"request_id": request[keys.REQUEST_ID]})
+        return _render(request, errors.InternalError("an internal fault; the log has more"))
+
+
+def _render(request: web.Request, error: errors.EncoderServerError) -> web.Response:
+    request_id = request[keys.REQUEST_ID]
+    extra = {"request_id": request_id, "code": error.code, "status": error.status, "detail": error.message}
+    _LOG.log(error.level, "request_failed", extra=extra)
+    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    body = wire.render_error(error, request_id)
+    answer = web.Response(body=body, status=error.status, content_type="application/json", headers=headers)
+    if error.closes:
+        answer.force_close()
+    return answer
+
+
+async def _prepare(request: web.Request, answer: web.StreamResponse) -> None:
+    answer.headers[_REQUEST_ID] = request[keys.REQUEST_ID]
+    if request.app[keys.REPLICA].standing.state is not State.READY:
+        answer.force_close()
+
+
+def serve(settings: Settings, engine_command: Sequence[str]) -> int:
+    """Serve until SIGTERM, SIGINT or an order to restart, then finish what was accepted; returns 0.
+
+    Raises ListenError where the address cannot be listened on.
+    """
+    asyncio.run(_serve(settings, engine_command))
+    return 0
+
+
+async def _serve(settings: Settings, engine_command: Sequence[str]) -> None:
+    app = build(settings, engine_command)
+    replica, admission = app[keys.REPLICA], app[keys.ADMISSION]
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_WRITE_SECONDS)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, replica.drain, f"signal {number.name}")
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, settings.host, settings.port)
+        try:
+            await site.start()
+        except OSError as failed:
+            raise ListenError(os.strerror(failed.errno or 0)) from failed
+        _LOG.info("listening", extra={"addresses": [list(address[:2]) for address in runner.addresses]})
+        await replica.leaving.wait()
+        # The door stays open meanwhile: who comes now is told to go elsewhere, which beats a refused connection.
+        async with asyncio.timeout(settings.limits.deadline_seconds):
+            await admission.wait_until_idle()
+    except TimeoutError:
+        _LOG.error("drain_cut_short", extra={"in_flight": admission.in_flight})
+    finally:
+        await runner.cleanup()
+    _LOG.info("left")

@@ -1,0 +1,187 @@
+"""The command line: `encoder-server serve DIR` and `encoder-server make-checkpoint DIR`.
+
+Place: the only reader of arguments and environment; makes Settings and starts `app`. Must never: import
+torch (make-checkpoint alone does, when it is called), or answer bad usage with a traceback.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pythonjsonlogger.json import JsonFormatter
+
+from encoder_server import app
+from encoder_server.settings import EngineSettings, Limits, Settings
+
+ENGINE_COMMAND = (sys.executable, "-m", "encoder_server.engine")
+_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
+_MOST_ENGINES = 8
+
+
+def main(arguments: Sequence[str] | None = None, *, engine_command: Sequence[str] = ENGINE_COMMAND) -> int:
+    """Run the program with `arguments` (default: the process's own); return its exit status.
+
+    `engine_command` starts an engine program that speaks `engine.messages`.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command == "make-checkpoint":
+        from encoder_server import checkpoint
+
+        checkpoint.make(options.directory, seed=options.seed)
+        return 0
+    settings = settings_from(options, os.environ, parser.error)
+    _log_to_stderr(settings.log_level)
+    try:
+        return app.serve(settings, engine_command)
+    except app.ListenError as why:
+        print(f"encoder-server: cannot listen on {settings.host}:{settings.port}: {why}", file=sys.stderr)
+        return 1
+
+
+def settings_from(
+    options: argparse.Namespace, environment: Mapping[str, str], refuse: Callable[[str], object]
+) -> Settings:
+    """Return the settings that `options` of `serve` name; bad ones are told to `refuse`, which must not return."""
+    _check_paths(options, refuse)
+    if options.max_body_bytes > options.max_in_flight_bytes:
+        refuse("argument --max-body-bytes: must not be more than --max-in-flight-bytes")
+    return Settings(
+        host=options.host,
+        port=options.port,
+        revision=options.revision,
+        expected_identity=options.expected_identity,
+        pod_directory=options.pod_directory,
+        pod_name=environment.get("POD_NAME", ""),
+        pod_uid=environment.get("POD_UID", ""),
+        log_level=options.log_level,
+        limits=Limits(
+            max_in_flight=options.max_in_flight,
+            max_in_flight_bytes=options.max_in_flight_bytes,
+            max_body_bytes=options.max_body_bytes,
+            max_items=options.max_items,
+            max_pixels=options.max_pixels,
+            deadline_seconds=options.deadline_seconds,
+        ),
+        engines=_engine_settings(options),
+    )
+
+
+def _engine_settings(options: argparse.Namespace) -> EngineSettings:
+    arguments = [f"--model={options.directory}", f"--encoder={options.encoder}"]
+    if options.processor is not None:
+        arguments.append(f"--processor={options.processor}")
+    arguments += [
+        "--threads=1",
+        f"--device={options.device}",
+        f"--dtype={options.dtype}",
+        f"--max-pixels={options.max_pixels}",
+    ]
+    default = engines_for_quota(_quota()) if options.device == "cpu" else 1
+    return EngineSettings(
+        count=default if options.engines is None else options.engines,
+        arguments=tuple(arguments),
+        load_seconds=options.load_seconds,
+        grace_seconds=options.grace_seconds,
+        backoff_seconds=options.backoff_seconds,
+    )
+
+
+def _check_paths(options: argparse.Namespace, refuse: Callable[[str], object]) -> None:
+    directories = {"DIR": options.directory, "--processor": options.processor, "--pod-directory": options.pod_directory}
+    for name, path in directories.items():
+        if path is not None and not path.is_dir():
+            refuse(f"argument {name}: {path} is not a directory")
+        if path is not None and not os.access(path, os.R_OK | os.X_OK):
+            refuse(f"argument {name}: {path} cannot be read")
+    expected = options.expected_identity
+    # Absent is no error: the operator writes the file when it has learned what the replica must be.
+    if expected is not None and expected.exists() and not (expected.is_file() and os.access(expected, os.R_OK)):
+        refuse(f"argument --expected-identity: {expected} is not a file that can be read")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="encoder-server", description="Serve a multimodal encoder.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    make = commands.add_parser("make-checkpoint", help="write a small random checkpoint")
+    make.add_argument("directory", metavar="DIR", type=Path)
+    make.add_argument("--seed", type=int, default=0)
+    serve = commands.add_parser("serve", help="serve the encoder of a checkpoint directory")
+    add = serve.add_argument
+    add("directory", metavar="DIR", type=Path, help="the checkpoint")
+    add("--processor", type=Path, help="a directory with another processor than the checkpoint's own")
+    add("--encoder", default="Auto", help="entry point of the encoder; Auto: by the checkpoint's model type")
+    add("--engines", type=_count, help="engine processes (default: by CPU quota; 1 on an accelerator)")
+    add("--device", default="cpu")
+    add("--dtype", default="auto", choices=["auto", "float32", "float16", "bfloat16"])
+    # Reachable from this machine alone unless told otherwise: nobody asks callers who they are.
+    add("--host", default="127.0.0.1")
+    add("--port", type=_port, default=8000)
+    add("--revision", default="local", help="the pool's revision that this replica belongs to")
+    add("--expected-identity", type=Path, help="file that says what this replica must be")
+    add("--pod-directory", type=Path, help="downwardAPI volume with the pod's labels and annotations")
+    add("--max-in-flight", type=_count, default=64, help="requests admitted at a time")
+    add("--max-in-flight-bytes", type=_count, default=512 * 2**20, help="their bodies' bytes together")
+    add("--max-body-bytes", type=_count, default=64 * 2**20, help="bytes of one request's body")
+    add("--max-items", type=_count, default=16, help="items in one request")
+    add("--max-pixels", type=_count, default=16_777_216, help="pixels of one picture")
+    add("--deadline-seconds", type=_seconds, default=60.0, help="from admission to the answer")
+    add("--load-seconds", type=_seconds, default=1800.0, help="for an engine to load and probe the model")
+    add("--grace-seconds", type=_seconds, default=5.0, help="beyond the deadline, before a stuck engine is killed")
+    add("--backoff-seconds", type=_seconds, default=1.0, help="before the first restart of an engine")
+    add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
+    return parser
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return value
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to 65535)")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
+
+
+def _quota() -> float:
+    """Return how many CPUs this container may use: its cgroup's quota, or what the scheduler allows."""
+    allowed = float(len(os.sched_getaffinity(0)))
+    try:
+        quota, period = _CPU_MAX.read_text(encoding="ascii").split()
+        return min(allowed, int(quota) / int(period))
+    except (OSError, ValueError):
+        return allowed
+
+
+def engines_for_quota(cpus: float) -> int:
+    """Return one engine for each whole CPU, and no more than eight: each holds the weights once more."""
+    return max(1, min(_MOST_ENGINES, int(cpus)))
+
+
+def _log_to_stderr(level: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    fields = "%(asctime)s %(levelname)s %(name)s %(message)s"
+    handler.setFormatter(JsonFormatter(fields, rename_fields={"asctime": "at", "levelname": "level"}))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    logging.captureWarnings(True)

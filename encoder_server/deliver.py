@@ -1,0 +1,26 @@
+"""Deliver: turn rows that passed the check into an answer.
+
+Place: the last stage. It takes a `Passed`, which the check alone makes, so nothing unchecked can be sent.
+Must never: block the event loop with a large copy, pickle, or send part of a request's items.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from encoder_server.check import Passed
+from encoder_server.wire import Form, Origin, render
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A rendered answer."""
+
+    content_type: str
+    body: bytes
+
+
+async def deliver(form: Form, passed: Passed, origin: Origin) -> Answer:
+    """Render the rows of a whole request in the form that its caller asked for."""
+    return Answer(content_type=form.value, body=await asyncio.to_thread(render, form, passed, origin))

@@ -1,0 +1,232 @@
+"""The engines: spawned, greeted, given batches one at a time, watched, and started again.
+
+Place: between the pipeline and the engine processes; all that the front knows of the device.
+Must never: block the event loop, let an engine with another identity serve, or lose a batch without a word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from encoder_server.batch import Batch, Work
+from encoder_server.engine import messages
+from encoder_server.errors import EngineLostError
+from encoder_server.lifecycle import Fault
+from encoder_server.link import Link
+from encoder_server.settings import EngineSettings
+
+_LOG = logging.getLogger(__name__)
+_MOST_BACKOFF_SECONDS = 60.0
+_MOST_LOSSES = 2
+
+
+class Owner(Protocol):
+    """Who is told of the engines: the replica."""
+
+    def greet(self, measured: messages.Measured) -> str | None:
+        """Take an engine in, or say why not."""
+
+    def engines_changed(self, *, ready: bool, fault: Fault | None) -> None:
+        """Hear whether any engine serves, and, where none does, why."""
+
+    def engine_restarts(self) -> None:
+        """Count one restart."""
+
+
+class _LostError(Exception):
+    """An engine is of no more use; the fault says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One engine's place: it stays while processes come and go."""
+
+    number: int
+    ready: bool = False
+    unkillable: bool = False
+    delay: float = 0.0
+    link: Link | None = None
+
+
+class Engines:
+    """A fixed number of engines behind one queue.
+
+    `command` starts an engine program; `seconds` is what a batch may take once an engine has it.
+    """
+
+    def __init__(self, command: Sequence[str], settings: EngineSettings, seconds: float, owner: Owner) -> None:
+        self._command = command
+        self._settings = settings
+        self._seconds = seconds
+        self._owner = owner
+        self._slots = [_Slot(number) for number in range(settings.count)]
+        self._queue: deque[Batch] = deque()
+        self._takers: deque[asyncio.Future[None]] = deque()
+        self._numbers = itertools.count(1)
+        self._was_ready = False
+        self._fault: Fault | None = None
+
+    @property
+    def ready(self) -> int:
+        """How many engines serve."""
+        return sum(slot.ready for slot in self._slots)
+
+    @property
+    def total(self) -> int:
+        """How many engines there should be."""
+        return len(self._slots)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether an engine could not even be killed: only a new container helps."""
+        return any(slot.unkillable for slot in self._slots)
+
+    @property
+    def queued(self) -> int:
+        """How many batches wait for an engine."""
+        return sum(batch.wanted for batch in self._queue)
+
+    def submit(self, work: Work, *, first: bool = False) -> Batch:
+        """Queue `work` (before all others where `first`) and return the batch to wait on."""
+        batch = Batch(work)
+        self._enqueue(batch, first=first)
+        return batch
+
+    def _enqueue(self, batch: Batch, *, first: bool) -> None:
+        if first:
+            self._queue.appendleft(batch)
+        else:
+            self._queue.append(batch)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._takers:
+            taker = self._takers.popleft()
+            if not taker.done():
+                taker.set_result(None)
+                return
+
+    async def run(self) -> None:
+        """Keep every engine running until cancelled; then end them all."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for slot in self._slots:
+                    group.create_task(self._keep(slot))
+        finally:
+            for batch in self._queue:
+                batch.fail(EngineLostError("the server is leaving"))
+            await asyncio.gather(*(slot.link.stop() for slot in self._slots if slot.link is not None))
+
+    async def _keep(self, slot: _Slot) -> None:
+        while True:
+            reason = await self._live(slot)
+            slot.ready = False
+            if slot.link is not None:
+                slot.unkillable = not await slot.link.kill()
+                reason = reason or f"engine {slot.number} {slot.link.ending}"
+                slot.link = None
+            self._fault = Fault(reason="EngineLost" if self._was_ready else "LoadFailed", message=reason)
+            slot.delay = min(max(2 * slot.delay, self._settings.backoff_seconds), _MOST_BACKOFF_SECONDS)
+            extra = {"engine": slot.number, "reason": reason, "retry_seconds": slot.delay}
+            _LOG.error("engine_ended", extra=extra)
+            self._owner.engines_changed(ready=self.ready > 0, fault=self._fault)
+            await asyncio.sleep(slot.delay)
+            self._owner.engine_restarts()
+
+    async def _live(self, slot: _Slot) -> str:
+        """Run one engine process from birth to death; return why it ended, empty where its exit tells."""
+        try:
+            slot.link = await Link.spawn(self._command, self._settings.arguments)
+            await self._greet(slot.link)
+            slot.ready = self._was_ready = True
+            self._fault = None
+            _LOG.info("engine_ready", extra={"engine": slot.number})
+            self._owner.engines_changed(ready=self.ready > 0, fault=self._fault)
+            while True:
+                await self._serve(slot.link, await self._take(slot.link))
+                slot.delay = 0.0
+        except messages.ConnectionLostError:
+            return ""
+        except _LostError as lost:
+            return lost.reason
+        except OSError as failed:
+            return f"an engine could not be started or spoken to (errno {failed.errno})"
+        except Exception:
+            _LOG.exception("engine_supervision_failed")
+            return "an internal fault; the log has more"
+
+    async def _greet(self, link: Link) -> None:
+        try:
+            async with asyncio.timeout(self._settings.load_seconds):
+                received = await link.receive()
+        except TimeoutError:
+            raise _LostError(f"no engine was ready within {self._settings.load_seconds:g} s") from None
+        match received.message:
+            case messages.Hello(measured=measured):
+                difference = self._owner.greet(measured)
+                if difference is not None:
+                    raise _LostError(f"an engine that was started again measured {difference}")
+            case messages.Refused(detail=detail):
+                raise _LostError(detail)
+            case other:
+                raise _LostError(f"an engine greeted with {other.kind}")
+
+    async def _take(self, link: Link) -> Batch:
+        """Return the next batch that is still wanted; raises ConnectionLostError when the engine goes first."""
+        while True:
+            while self._queue and not link.lost.done():
+                batch = self._queue.popleft()
+                if batch.wanted:
+                    return batch
+            taker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._takers.append(taker)
+            try:
+                await asyncio.wait({taker, link.lost}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if not taker.done():
+                    self._takers.remove(taker)
+            if link.lost.done():
+                if taker.done():
+                    self._wake()  # The call was for a batch that this engine cannot take any more.
+                raise messages.ConnectionLostError
+
+    async def _serve(self, link: Link, batch: Batch) -> None:
+        """Have one batch done. An engine lost on the way is lost to this batch alone, which is tried once more."""
+        limit = self._seconds + self._settings.grace_seconds
+        try:
+            async with asyncio.timeout(limit):
+                await self._converse(link, batch)
+        except TimeoutError:
+            batch.fail(EngineLostError("the engine was stuck and is started again"))
+            raise _LostError(f"an engine was stuck in one batch for {limit:g} s and was killed") from None
+        except BaseException:
+            batch.losses += 1
+            if batch.losses >= _MOST_LOSSES:
+                batch.fail(EngineLostError("the engine was lost with this request, and so was the next one"))
+            elif batch.wanted:
+                self._enqueue(batch, first=True)
+            raise
+
+    async def _converse(self, link: Link, batch: Batch) -> None:
+        number = next(self._numbers)
+        await link.send(batch.work.message(number), batch.work.blobs)
+        while True:
+            received = await link.receive()
+            match received.message:
+                case messages.Promised(batch=told) as promised if told == number:
+                    batch.publish(promised)
+                case messages.Encoded(batch=told) | messages.Probed(batch=told) if told == number:
+                    batch.finish(received)
+                    return
+                case other:
+                    raise _LostError(f"an engine sent {other.kind} out of turn")

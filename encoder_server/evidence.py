@@ -1,0 +1,117 @@
+"""Evidence: what the checks of this replica showed, counted and remembered.
+
+Place: beside the pipeline and the probe; read by the operator through /metrics and /v1/identity.
+Must never: count what is the caller's fault, count one medium twice, or grow without bound.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from encoder_server.check import Passed, Result, Violation
+from encoder_server.engine.messages import ProbeItem
+from encoder_server.media import Medium
+from encoder_server.metrics import Metrics
+
+_LOG = logging.getLogger(__name__)
+_MOST_DIGESTS = 4096
+_MOST_RECENT = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bearings:
+    """What a log line about a violation names beside the item: the request, and the revisions that disagree."""
+
+    request_id: str
+    model_revision: str
+    processor_revision: str
+
+
+class Evidence:
+    """The counters of checks, the digests that failed, and the recent violations (newest first, at most 8).
+
+    `now` returns the time as it is written in /v1/identity.
+    """
+
+    def __init__(self, metrics: Metrics, now: Callable[[], str]) -> None:
+        self._metrics = metrics
+        self._now = now
+        self._digests: OrderedDict[str, None] = OrderedDict()
+        self._recent: OrderedDict[tuple[str, int, int, str], dict[str, Any]] = OrderedDict()
+
+    @property
+    def recent(self) -> list[dict[str, Any]]:
+        """The recent violations of fresh traffic, distinct by modality, size and result."""
+        return list(reversed(self._recent.values()))
+
+    def fresh(
+        self, passed: Passed, violations: Sequence[Violation], media: Mapping[int, Medium], bearings: Bearings
+    ) -> None:
+        """Take in the check of one batch; `media` are its items by index."""
+        for rows in passed.rows:
+            self._count(rows.promise.modality, "fresh", Result.OK.value)
+        for violation in violations:
+            self._count(violation.modality, "fresh", violation.result.value)
+            self._violated(violation, media[violation.index], bearings)
+
+    def probe(self, items: Sequence[ProbeItem]) -> None:
+        """Take in a probe: counted, and never mixed with what callers sent."""
+        for item in items:
+            self._count(item.modality, "probe", item.result)
+
+    def _count(self, modality: str, source: str, result: str) -> None:
+        self._metrics.checks.labels(modality, source, result).inc()
+
+    def _violated(self, violation: Violation, medium: Medium, bearings: Bearings) -> None:
+        if violation.promised is not None and violation.produced is not None:
+            gap = violation.produced - violation.promised
+            if gap:
+                direction = "surplus" if gap > 0 else "missing"
+                self._metrics.mismatch_tokens.labels(direction).observe(abs(gap))
+        if medium.digest not in self._digests:
+            self._metrics.mismatched_media.inc()
+        self._digests[medium.digest] = None
+        self._digests.move_to_end(medium.digest)
+        if len(self._digests) > _MOST_DIGESTS:
+            self._digests.popitem(last=False)
+        self._remember(violation, medium)
+        _log_violation(violation, medium, bearings)
+
+    def _remember(self, violation: Violation, medium: Medium) -> None:
+        key = (medium.modality, medium.width, medium.height, violation.result.value)
+        self._recent[key] = {
+            "modality": medium.modality,
+            "width": medium.width,
+            "height": medium.height,
+            "grid": None if violation.grid is None else list(violation.grid),
+            "promised": violation.promised,
+            "produced": violation.produced,
+            "result": violation.result.value,
+            "at": self._now(),
+        }
+        self._recent.move_to_end(key)
+        if len(self._recent) > _MOST_RECENT:
+            self._recent.popitem(last=False)
+
+
+def _log_violation(violation: Violation, medium: Medium, bearings: Bearings) -> None:
+    extra = {
+        "request_id": bearings.request_id,
+        "index": violation.index,
+        "modality": violation.modality,
+        "width": medium.width,
+        "height": medium.height,
+        "grid": violation.grid,
+        "promised": violation.promised,
+        "produced": violation.produced,
+        "result": violation.result.value,
+        "detail": violation.message,
+        "digest": medium.digest,
+        "model_revision": bearings.model_revision,
+        "processor_revision": bearings.processor_revision,
+    }
+    _LOG.error("check_failed", extra=extra)

@@ -1,0 +1,197 @@
+"""The replica's identity: its fingerprint, how far its signature is off, and whether it is admitted.
+
+Place: between what an engine measured (Hello, Probed) and the state. Pure: `replica` brings the values.
+Must never: echo an identity that was configured instead of measured, or read a file or a clock.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import blake3
+import pydantic
+
+from encoder_server import check
+from encoder_server.engine.messages import Measured, ProbeItem
+
+_SIGNATURE = struct.Struct("<16f")
+_RESTART_TOLERANCE_PER_MILLE = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether a replica may serve, with the contract's reason and a sentence."""
+
+    admitted: bool
+    reason: str
+    message: str
+
+
+class Expected(pydantic.BaseModel):
+    """What a replica must be: one key of the pool's ConfigMap. The signature is base64 of 16 float32."""
+
+    model_config = pydantic.ConfigDict(extra="ignore", frozen=True)
+
+    policy: Literal["Learn", "Pinned", "Off"]
+    revision: str
+    fingerprint: str | None = pydantic.Field(default=None, pattern="^[0-9a-f]{64}$")
+    signature: str | None = None
+    max_signature_distance_per_mille: float = pydantic.Field(alias="maxSignatureDistancePerMille", ge=0)
+
+    @pydantic.field_validator("signature")
+    @classmethod
+    def _is_a_signature(cls, value: str | None) -> str | None:
+        if value is not None:
+            floats(value)
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """What there is to compare with. `named` is false outside a pool; `expected` is None where the file is
+    absent or, with `fault`, not usable."""
+
+    named: bool
+    expected: Expected | None = None
+    fault: str | None = None
+
+
+def read_reference(text: bytes | None, revision: str) -> Reference:
+    """Return what the expected-identity file says (None: there is no file); never raises."""
+    if text is None:
+        return Reference(named=True)
+    try:
+        expected = Expected.model_validate_json(text)
+    except pydantic.ValidationError as invalid:
+        first = invalid.errors(include_input=False, include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        return Reference(named=True, fault=f"{where} is not valid ({first['type']})")
+    if expected.revision != revision:
+        return Reference(named=True, fault=f"it is for revision {expected.revision[:64]}, not {revision}")
+    if expected.policy == "Pinned" and expected.fingerprint is None:
+        return Reference(named=True, fault="policy Pinned needs a fingerprint")
+    return Reference(named=True, expected=expected)
+
+
+def exact(measured: Measured) -> dict[str, Any]:
+    """Return the parts that must be equal, bit for bit, between replicas of a revision."""
+    return {
+        "weights": measured.weights,
+        "processor": measured.processor,
+        "classes": dict(measured.classes),
+        "widths": {modality: declared.width for modality, declared in measured.declared.items()},
+        "probe": [
+            {
+                "modality": item.modality,
+                "width": item.width,
+                "height": item.height,
+                "grid": None if item.grid is None else list(item.grid),
+                "tokens": item.promised,
+            }
+            for item in measured.probe
+        ],
+    }
+
+
+def fingerprint(measured: Measured) -> str:
+    """Return the digest of the exact parts: 64 hex digits."""
+    canonical = json.dumps(exact(measured), sort_keys=True, separators=(",", ":"))
+    return blake3.blake3(canonical.encode()).hexdigest()
+
+
+def floats(signature: str) -> tuple[float, ...]:
+    """Return the 16 numbers of a signature; raises ValueError where it is not one."""
+    try:
+        return _SIGNATURE.unpack(base64.b64decode(signature, validate=True))
+    except (binascii.Error, struct.error) as wrong:
+        raise ValueError("not base64 of 16 float32") from wrong
+
+
+def distance_per_mille(measured: str, expected: str) -> float:
+    """Return 1000 * |measured - expected| / |expected| (Euclidean); infinite where it cannot be told."""
+    ours, theirs = floats(measured), floats(expected)
+    if not all(map(math.isfinite, (*ours, *theirs))):
+        return math.inf
+    gap, norm = math.dist(ours, theirs), math.hypot(*theirs)
+    if norm == 0:
+        return 0.0 if gap == 0 else math.inf
+    return 1000 * gap / norm
+
+
+def judge(measured: Measured, golden: Sequence[ProbeItem], reference: Reference) -> Verdict:
+    """Decide whether a replica may serve. `golden` are the golden items of its last finished probe.
+
+    The probe comes first: rows that are not what was promised are wrong whatever is expected.
+    """
+    failed = next((item for item in golden if item.result != "ok"), None)
+    expected = reference.expected
+    if failed is not None:
+        return Verdict(admitted=False, reason="ProbeFailed", message=check.describe_probe_item(failed))
+    if not golden:
+        return Verdict(admitted=False, reason="ProbeFailed", message="the golden probe has no item")
+    if not reference.named:
+        return _admitted("the probe passed; no expected identity is named")
+    if reference.fault is not None:
+        return _learning(f"the expected-identity file cannot be used: {reference.fault}")
+    if expected is None:
+        return _learning("there is no expected identity to compare with yet")
+    if expected.policy == "Off":
+        return _admitted("the probe passed; policy Off compares no identity")
+    if expected.fingerprint is None:
+        return _learning("the expected identity has no fingerprint yet")
+    return _compare(measured, expected)
+
+
+def _compare(measured: Measured, expected: Expected) -> Verdict:
+    ours = fingerprint(measured)
+    if ours != expected.fingerprint:
+        message = f"fingerprint {ours} was measured, {expected.fingerprint} is expected"
+        return Verdict(admitted=False, reason="FingerprintDrift", message=message)
+    if expected.signature is not None:
+        if measured.signature is None:
+            return Verdict(admitted=False, reason="SignatureDrift", message="no signature could be measured")
+        gap, limit = (
+            distance_per_mille(measured.signature, expected.signature),
+            expected.max_signature_distance_per_mille,
+        )
+        if not gap <= limit:
+            message = f"the signature is {gap:.3g} per mille off, {limit:g} are allowed"
+            return Verdict(admitted=False, reason="SignatureDrift", message=message)
+    return _admitted("the probe passed and the identity is the expected one")
+
+
+def _admitted(message: str) -> Verdict:
+    return Verdict(admitted=True, reason="AsExpected", message=message)
+
+
+def _learning(message: str) -> Verdict:
+    return Verdict(admitted=False, reason="Learning", message=message)
+
+
+def difference(server: Measured, engine: Measured) -> str | None:
+    """Say in what an engine differs from the server that it would join, or return None where it is the same.
+
+    An engine that starts later may have read a volume that changed underneath.
+    """
+    parts, others = exact(server), exact(engine)
+    changed = [name for name in parts if parts[name] != others[name]]
+    if changed:
+        return f"another {', '.join(changed)} than this server's"
+    if [item.result for item in server.probe] != [item.result for item in engine.probe]:
+        return "another result of the golden probe than this server's"
+    if server.declared != engine.declared:
+        return "other declared rows than this server's"
+    if (server.signature is None) != (engine.signature is None):
+        return "a signature where this server has none, or none where it has one"
+    if server.signature is not None and engine.signature is not None:
+        gap = distance_per_mille(engine.signature, server.signature)
+        if not gap <= _RESTART_TOLERANCE_PER_MILLE:
+            return f"a signature {gap:.3g} per mille off this server's"
+    return None

@@ -1,0 +1,28 @@
+"""Keys: under which an app holds its parts.
+
+Place: between `app`, which fills them, and `routes`. Must never: hold a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from encoder_server.admission import Admission
+from encoder_server.connections import Connections
+from encoder_server.engines import Engines
+from encoder_server.metrics import Metrics
+from encoder_server.pipeline import Pipeline
+from encoder_server.replica import Replica
+from encoder_server.settings import Settings
+
+SETTINGS = web.AppKey("settings", Settings)
+METRICS = web.AppKey("metrics", Metrics)
+REPLICA = web.AppKey("replica", Replica)
+ENGINES = web.AppKey("engines", Engines)
+ADMISSION = web.AppKey("admission", Admission)
+PIPELINE = web.AppKey("pipeline", Pipeline)
+TASKS = web.AppKey("tasks", list[asyncio.Task[None]])
+CONNECTIONS = web.AppKey("connections", Connections)
+REQUEST_ID = web.RequestKey("request_id", str)

@@ -1,0 +1,105 @@
+"""Media: from a request's items to bytes that an engine may decode, within limits read from the header.
+
+Place: after admission, before the engine. Blocking: the pipeline calls it in a thread.
+Must never: decode pixels, read a file path or an address, trust a stated MIME type, or pass on a library's text.
+"""
+
+from __future__ import annotations
+
+import binascii
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import blake3
+from PIL import Image
+
+from encoder_server.errors import BadMediaError, LimitExceededError, UnsupportedModalityError
+from encoder_server.settings import Limits
+from encoder_server.wire import EncodeItem, parse
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
+_LONGEST_DATA_URL_HEAD = 256
+# Pillow's own bomb limits (an error, or only a warning that tests turn into one) come before ours can.
+_BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Medium:
+    """One item's undecoded content; `digest` is its BLAKE3 (hex), sizes are in pixels as its header says."""
+
+    index: int
+    modality: str
+    content: bytes
+    digest: str
+    width: int
+    height: int
+    expected_tokens: int | None
+
+
+def take(body: bytes, modalities: Sequence[str], limits: Limits) -> tuple[Medium, ...]:
+    """Return the media of a request's body.
+
+    Raises BadRequestError, BadMediaError, LimitExceededError or UnsupportedModalityError; each names the item.
+    """
+    request = parse(body, limits.max_items)
+    for index, item in enumerate(request.items):
+        if item.modality not in modalities:
+            known = ", ".join(sorted(modalities))
+            raise UnsupportedModalityError(f"items[{index}].modality: this encoder has {known} only")
+    return tuple(_open(index, item, limits.max_pixels) for index, item in enumerate(request.items))
+
+
+def _open(index: int, item: EncodeItem, max_pixels: int) -> Medium:
+    place = f"items[{index}]"
+    if item.data is not None:
+        content = _decode(item.data, f"{place}.data")
+    else:
+        content = _decode(_payload(item.url or "", f"{place}.url"), f"{place}.url")
+    width, height = _size(content, place, max_pixels)
+    if width * height > max_pixels:
+        raise LimitExceededError(f"{place}: {width}x{height} is {width * height} pixels; the limit is {max_pixels}")
+    return Medium(
+        index=index,
+        modality=item.modality,
+        content=content,
+        digest=blake3.blake3(content).hexdigest(),
+        width=width,
+        height=height,
+        expected_tokens=item.expected_tokens,
+    )
+
+
+def _payload(url: str, place: str) -> str:
+    """Return the base64 part of a data URL. The MIME type is not looked at: content is what it is."""
+    if url[:5].lower() != "data:":
+        raise BadMediaError(f"{place}: only data: URLs are read here")
+    comma = url.find(",", 0, _LONGEST_DATA_URL_HEAD)
+    if comma < 0 or not url[:comma].lower().endswith(";base64"):
+        raise BadMediaError(f"{place}: a data: URL must be base64 (data:...;base64,...)")
+    return url[comma + 1 :]
+
+
+def _decode(text: str, place: str) -> bytes:
+    """Decode strictly: a lenient decoder drops what it does not know, so that damaged media get through with
+    other content than the caller has, and one content gets many spellings."""
+    try:
+        content = binascii.a2b_base64(text, strict_mode=True)
+    except (binascii.Error, ValueError):
+        raise BadMediaError(
+            f"{place}: not base64 (RFC 4648, section 4: with padding, without line breaks or spaces)"
+        ) from None
+    if not content:
+        raise BadMediaError(f"{place}: is empty")
+    return content
+
+
+def _size(content: bytes, place: str, max_pixels: int) -> tuple[int, int]:
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            return image.size
+    except _BOMBS:
+        raise LimitExceededError(f"{place}: too many pixels; the limit is {max_pixels}") from None
+    # A parser may raise nearly anything on hostile bytes; whatever it is, the medium is at fault.
+    except Exception:
+        raise BadMediaError(f"{place}: not a picture in a known format ({', '.join(FORMATS)})") from None

@@ -1,0 +1,132 @@
+"""Orders: watch the pod's own files, tell the replica what they say, and do what is ordered.
+
+Place: beside the pipeline, for the server's whole life. Must never: obey an order for another boot or one
+already done, stop watching because a file cannot be read, or block the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+
+from encoder_server import identity
+from encoder_server.batch import Batch, Work
+from encoder_server.downward import Order, Pod, read_pod
+from encoder_server.engine.messages import Probed, ProbeItem
+from encoder_server.engines import Engines
+from encoder_server.errors import EncoderServerError
+from encoder_server.replica import Replica
+from encoder_server.settings import Settings
+
+_LOG = logging.getLogger(__name__)
+_LOOK_SECONDS = 0.1
+_MOST_BYTES = 1 << 20
+
+_Mark = tuple[tuple[int, int, int] | None, ...]
+
+
+class Orders:
+    """The watcher of one server; `run` watches until it is cancelled."""
+
+    def __init__(self, settings: Settings, replica: Replica, engines: Engines) -> None:
+        self._settings = settings
+        self._replica = replica
+        self._engines = engines
+        directory = settings.pod_directory
+        self._pod_files = () if directory is None else (directory / "labels", directory / "annotations")
+        self._probe_id: str | None = None
+        self._probing: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Look at the files ten times a second; read one only when it changed.
+
+        A look is a handful of stat calls on a memory file system: far cheaper than a thread. The kubelet
+        swaps a whole directory at once behind a symbolic link, which stat follows, so the inode tells.
+        """
+        seen: _Mark | None = None
+        try:
+            while True:
+                mark = self._mark()
+                if mark != seen:
+                    seen = mark
+                    await self._look()
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            if self._probing is not None:
+                self._probing.cancel()
+                await asyncio.gather(self._probing, return_exceptions=True)
+
+    def _mark(self) -> _Mark:
+        expected = self._settings.expected_identity
+        return tuple(map(_stat, (*self._pod_files, *(() if expected is None else (expected,)))))
+
+    async def _look(self) -> None:
+        if self._pod_files:
+            texts = [await asyncio.to_thread(_read, path) for path in self._pod_files]
+            labels, annotations = ("" if text is None else text.decode(errors="replace") for text in texts)
+            if texts[0] is None:
+                _LOG.warning("pod_labels_unreadable")
+            else:
+                self._hear(read_pod(labels, annotations))
+        expected = self._settings.expected_identity
+        if expected is None:
+            self._replica.compare_with(identity.Reference(named=False))
+        else:
+            text = await asyncio.to_thread(_read, expected)
+            self._replica.compare_with(identity.read_reference(text, self._settings.revision))
+
+    def _hear(self, pod: Pod) -> None:
+        for name in pod.unreadable:
+            _LOG.warning("order_unreadable", extra={"annotation": name})
+        self._replica.cordon(cordoned=pod.cordoned)
+        if pod.restart is not None and pod.restart.boot_id == self._replica.boot_id:
+            self._replica.accept_restart(pod.restart.id)
+        probe = pod.probe
+        if probe is None or probe.boot_id != self._replica.boot_id or probe.id == self._probe_id:
+            return
+        self._probe_id = probe.id
+        previous, self._probing = self._probing, asyncio.create_task(self._run_probe(probe, self._probing))
+        if previous is not None:
+            previous.cancel()
+
+    async def _run_probe(self, order: Order, previous: asyncio.Task[None] | None) -> None:
+        if previous is not None:
+            await asyncio.gather(previous, return_exceptions=True)
+        self._replica.begin_probe(order.id)
+        measured = self._replica.measured
+        modalities = () if measured is None else tuple(measured.declared)
+        sizes = order.sizes_for(modalities, self._settings.limits.max_pixels)
+        if len(sizes) < len(order.sizes):
+            _LOG.warning("probe_sizes_left_out", extra={"order_id": order.id, "count": len(order.sizes) - len(sizes)})
+        batch = self._engines.submit(Work(sizes=sizes), first=True)
+        self._replica.end_probe(order.id, await self._result(order, batch))
+
+    async def _result(self, order: Order, batch: Batch) -> tuple[ProbeItem, ...]:
+        """Return the probe's items; none where no engine answered in twice a request's time."""
+        try:
+            async with asyncio.timeout(2 * self._settings.limits.deadline_seconds):
+                received = await batch.finished
+        except (TimeoutError, EncoderServerError):
+            _LOG.exception("probe_without_answer", extra={"order_id": order.id})
+            return ()
+        finally:
+            batch.abandon()
+        return received.message.items if isinstance(received.message, Probed) else ()
+
+
+def _stat(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read(_MOST_BYTES)
+    except OSError:
+        return None

@@ -1,0 +1,133 @@
+"""Routes: one short handler for each endpoint: parse, ask, render.
+
+Place: between aiohttp and everything else. Must never: hold logic, or read a body that was not admitted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from encoder_server import keys
+from encoder_server.errors import EncoderServerError, LimitExceededError
+from encoder_server.lifecycle import State
+from encoder_server.media import FORMATS
+from encoder_server.pipeline import Call
+
+_NEVER_CACHED = {"Cache-Control": "no-store"}
+
+
+def add_routes(app: web.Application) -> None:
+    """Add every endpoint to `app`."""
+    app.router.add_post("/v1/encode", _encode)
+    app.router.add_get("/v1/identity", _identity)
+    app.router.add_get("/v1/limits", _limits)
+    app.router.add_get("/v1/load", _load)
+    app.router.add_get("/healthz", _healthz)
+    app.router.add_get("/readyz", _readyz)
+    app.router.add_get("/metrics", _metrics)
+
+
+async def _encode(request: web.Request) -> web.Response:
+    requests = request.app[keys.METRICS].requests
+    code = "internal"
+    try:
+        answer = await request.app[keys.PIPELINE].encode(_call(request))
+        code = "ok"
+    except EncoderServerError as error:
+        code = error.code
+        raise
+    except asyncio.CancelledError:
+        code = "cancelled"
+        raise
+    finally:
+        requests.labels(code).inc()
+    return web.Response(body=answer.body, content_type=answer.content_type)
+
+
+def _call(request: web.Request) -> Call:
+    most = request.app[keys.SETTINGS].limits.max_body_bytes
+    length = request.content_length
+    if length is not None and length > most:
+        raise LimitExceededError(f"body: {length} bytes; the limit is {most}")
+    # Compressed, or sent in chunks: the length says nothing of what will be held.
+    plain = length is not None and "Content-Encoding" not in request.headers
+    return Call(
+        request_id=request[keys.REQUEST_ID],
+        accept=request.headers.get("Accept"),
+        most_bytes=length if plain and length is not None else most,
+        read=_reader(request, most),
+    )
+
+
+def _reader(request: web.Request, most: int) -> Callable[[], Awaitable[bytes]]:
+    async def read() -> bytes:
+        try:
+            return await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise LimitExceededError(f"body: more than {most} bytes; the limit is {most}") from None
+
+    return read
+
+
+async def _identity(request: web.Request) -> web.Response:
+    return _json(request.app[keys.REPLICA].report())
+
+
+async def _limits(request: web.Request) -> web.Response:
+    limits = request.app[keys.SETTINGS].limits
+    measured = request.app[keys.REPLICA].measured
+    return _json(
+        {
+            "modalities": [] if measured is None else sorted(measured.declared),
+            "formats": list(FORMATS),
+            "maxItems": limits.max_items,
+            "maxPixels": limits.max_pixels,
+            "maxBodyBytes": limits.max_body_bytes,
+            "maxInFlight": limits.max_in_flight,
+            "deadlineSeconds": limits.deadline_seconds,
+        }
+    )
+
+
+async def _load(request: web.Request) -> web.Response:
+    admission, engines = request.app[keys.ADMISSION], request.app[keys.ENGINES]
+    return _json(
+        {
+            "inFlight": admission.in_flight,
+            "inFlightBytes": admission.bytes_in_flight,
+            "queued": engines.queued,
+            "enginesReady": engines.ready,
+            "engines": engines.total,
+        }
+    )
+
+
+async def _healthz(request: web.Request) -> web.Response:
+    """Alive: the front's own tasks run, and no engine is beyond killing. A missing engine is not death."""
+    dead = [task.get_name() for task in request.app[keys.TASKS] if task.done()]
+    if dead or request.app[keys.ENGINES].stuck:
+        return _json({"alive": False, "message": f"ended: {', '.join(dead)}" if dead else "an engine is stuck"}, 503)
+    return _json({"alive": True})
+
+
+async def _readyz(request: web.Request) -> web.Response:
+    standing = request.app[keys.REPLICA].standing
+    body = {"state": standing.state.value, "reason": standing.reason, "message": standing.message}
+    return _json(body, 200 if standing.state is State.READY else 503)
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    metrics = request.app[keys.METRICS]
+    metrics.in_flight.set(request.app[keys.ADMISSION].in_flight)
+    metrics.queued.set(request.app[keys.ENGINES].queued)
+    headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+    return web.Response(body=metrics.render(), headers=headers)
+
+
+def _json(body: dict[str, Any], status: int = 200) -> web.Response:
+    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json", headers=_NEVER_CACHED)

@@ -1,0 +1,56 @@
+"""Settings: everything that a server is told at start, read once and frozen.
+
+Place: made by `cli`, handed to every stage. Must never: be changed, or read again while serving.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a request may cost. Bytes are of the request's body, pixels of one picture, seconds of one request."""
+
+    max_in_flight: int
+    max_in_flight_bytes: int
+    max_body_bytes: int
+    max_items: int
+    max_pixels: int
+    deadline_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """Which engines to run: `count` processes, each started with `arguments`.
+
+    An engine may take `load_seconds` until it says hello and, beyond a request's deadline, `grace_seconds`
+    for a batch; one that ended is started again after `backoff_seconds`, doubled each time up to a minute.
+    """
+
+    count: int
+    arguments: tuple[str, ...]
+    load_seconds: float
+    grace_seconds: float
+    backoff_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All settings of a server.
+
+    `expected_identity` None: nothing to compare with, a passing probe admits. `pod_directory` None: no
+    labels or annotations, so never cordoned and no orders. `pod_name` and `pod_uid` are empty outside a pool.
+    """
+
+    host: str
+    port: int
+    revision: str
+    expected_identity: Path | None
+    pod_directory: Path | None
+    pod_name: str
+    pod_uid: str
+    log_level: str
+    limits: Limits
+    engines: EngineSettings

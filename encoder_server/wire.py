@@ -1,0 +1,201 @@
+"""The wire: what a request of POST /v1/encode may hold, and how answers and errors are rendered.
+
+Place: the first and the last step of a request; `tests/contract/wire.json` fixes every name. Pure.
+Must never: import a web framework, guess what a caller meant, or put a caller's text unbounded in an answer.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+import pydantic
+
+from encoder_server.check import Passed, Rows
+from encoder_server.errors import (
+    BadRequestError,
+    EncoderServerError,
+    LimitExceededError,
+    NotAcceptableError,
+)
+
+SAFETENSORS = "application/vnd.safetensors"
+JSON = "application/json"
+_MOST_ITEMS = 1024
+_SAFETENSORS_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
+
+
+class Form(Enum):
+    """The form of an answer."""
+
+    SAFETENSORS = SAFETENSORS
+    JSON = JSON
+
+
+class EncodeItem(pydantic.BaseModel):
+    """One medium: exactly one of `data` (base64) and `url` (data: only). `expected_tokens` is the caller's count."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    modality: str = pydantic.Field(min_length=1, max_length=32)
+    data: str | None = None
+    url: str | None = None
+    expected_tokens: int | None = pydantic.Field(default=None, ge=0, lt=2**31)
+
+    @pydantic.model_validator(mode="after")
+    def _has_one_source(self) -> EncodeItem:
+        if (self.data is None) == (self.url is None):
+            raise ValueError("one source")
+        return self
+
+
+class EncodeRequest(pydantic.BaseModel):
+    """The body of POST /v1/encode."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    items: list[EncodeItem] = pydantic.Field(min_length=1, max_length=_MOST_ITEMS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What an answer says of its making."""
+
+    request_id: str
+    fingerprint: str
+    revision: str
+
+
+_TEXTS = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a field that is known here",
+    "too_short": "must not be empty",
+    "string_too_short": "must not be empty",
+    "string_too_long": "is too long",
+    "string_type": "must be a string",
+    "int_type": "must be a whole number",
+    "greater_than_equal": "must not be negative",
+    "less_than": "is too large",
+    "list_type": "must be a list",
+    "model_type": "must be an object",
+    "value_error": "needs exactly one of data and url",
+    "json_invalid": "is not JSON",
+}
+
+
+def parse(body: bytes, max_items: int) -> EncodeRequest:
+    """Return the request in `body`.
+
+    Raises BadRequestError that names the field, or LimitExceededError for more than `max_items` items.
+    """
+    try:
+        request = EncodeRequest.model_validate_json(body)
+    except pydantic.ValidationError as invalid:
+        first = invalid.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = _place(first["loc"])
+        if first["type"] == "too_long":
+            raise LimitExceededError(f"{place}: more than {max_items} items; the limit is {max_items}") from None
+        raise BadRequestError(f"{place} {_TEXTS.get(first['type'], 'is not valid')}") from None
+    if len(request.items) > max_items:
+        raise LimitExceededError(f"items: {len(request.items)} items; the limit is {max_items}")
+    return request
+
+
+def _place(location: Sequence[str | int]) -> str:
+    """Return `items[0].colour` for ("items", 0, "colour"); an unknown field's name is the caller's: bounded."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            text += "." * bool(text) + re.sub(r"[^A-Za-z0-9_-]", "?", part[:64])
+    return text or "body"
+
+
+def negotiate(accept: str | None) -> Form:
+    """Return the form that an Accept header asks for, by q and then by order; raises NotAcceptableError."""
+    if accept is None or not accept.strip():
+        return Form.SAFETENSORS
+    ranges = [_media_range(part) for part in accept.split(",")]
+    for media_type, quality in sorted(ranges, key=lambda entry: -entry[1]):
+        if quality <= 0:
+            continue
+        if media_type in ("*/*", "application/*", SAFETENSORS):
+            return Form.SAFETENSORS
+        if media_type == JSON:
+            return Form.JSON
+    raise NotAcceptableError(f"Accept must allow {SAFETENSORS} or {JSON}")
+
+
+def _media_range(text: str) -> tuple[str, float]:
+    media_type, *parameters = (part.strip().lower() for part in text.split(";"))
+    quality = next((part[2:] for part in parameters if part.startswith("q=")), "1")
+    try:
+        return media_type, float(quality)
+    except ValueError:
+        return media_type, 0.0
+
+
+def render(form: Form, passed: Passed, origin: Origin) -> bytes:
+    """Return the answer's body; `passed` must hold every item of the request, in order."""
+    return _render_json(passed, origin) if form is Form.JSON else _render_safetensors(passed, origin)
+
+
+def _item(rows: Rows) -> dict[str, Any]:
+    promise = rows.promise
+    return {
+        "index": promise.index,
+        "modality": promise.modality,
+        "grid": list(promise.grid),
+        "tokens": promise.tokens,
+    }
+
+
+def _render_json(passed: Passed, origin: Origin) -> bytes:
+    items = [
+        _item(rows)
+        | {
+            "dtype": rows.dtype,
+            "shape": list(rows.shape),
+            "data": base64.b64encode(rows.data).decode("ascii"),
+        }
+        for rows in passed.rows
+    ]
+    return json.dumps(asdict(origin) | {"items": items}).encode()
+
+
+def _render_safetensors(passed: Passed, origin: Origin) -> bytes:
+    """Write the container from raw bytes: eight bytes of head length, a JSON head, then the tensors.
+
+    The library would need an array library that knows bfloat16, and the format is these ten lines.
+    """
+    metadata = asdict(origin) | {"items": json.dumps([_item(rows) for rows in passed.rows])}
+    head: dict[str, Any] = {"__metadata__": metadata}
+    start = 0
+    for rows in passed.rows:
+        end = start + rows.data.nbytes
+        head[f"item.{rows.promise.index}"] = {
+            "dtype": _SAFETENSORS_DTYPES[rows.dtype],
+            "shape": list(rows.shape),
+            "data_offsets": [start, end],
+        }
+        start = end
+    encoded = json.dumps(head).encode()
+    encoded += b" " * (-len(encoded) % 8)
+    return b"".join((len(encoded).to_bytes(8, "little"), encoded, *(rows.data for rows in passed.rows)))
+
+
+def render_error(error: EncoderServerError, request_id: str) -> bytes:
+    """Return the body of a failed request."""
+    body = {
+        "code": error.code,
+        "message": error.message,
+        "request_id": request_id,
+        "items": [asdict(culprit) for culprit in error.items],
+    }
+    return json.dumps({"error": body}).encode()
