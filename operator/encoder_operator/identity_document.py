@@ -20,7 +20,7 @@ def parse_identity(body: bytes) -> Identity | None:
     try:
         document = json.loads(body)
         return _identity(document)
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError, RecursionError):
         return None
 
 

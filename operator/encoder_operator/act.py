@@ -1,0 +1,82 @@
+"""Act: carry out what cordon decided, and let replicas read what is newly expected of them.
+
+Place: reconcile calls it between cordon and status. Must never: decide, or write to a pod more than one patch for
+one action: label, record and order change together, so that dying between two actions loses nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from encoder_operator import vocabulary
+from encoder_operator.cluster import Cluster
+from encoder_operator.cordon import Action, Cordon, OrderProbe, OrderRestart, Postpone, Release
+from encoder_operator.errors import ConflictError
+from encoder_operator.observation import Replica
+from encoder_operator.orders import render_probe, render_record, render_restart
+
+_log = logging.getLogger(__name__)
+
+_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodPatch:
+    """Labels and annotations to set on a pod (None removes)."""
+
+    labels: Mapping[str, str | None] = field(hash=False)
+    annotations: Mapping[str, str | None] = field(hash=False)
+
+
+def patch_of(action: Action) -> PodPatch:
+    """An action as the one patch that carries it out."""
+    labels: dict[str, str | None] = {}
+    annotations: dict[str, str | None] = {vocabulary.ANNOTATION_CORDON: render_record(action.record)}
+    match action:
+        case Cordon():
+            labels[vocabulary.LABEL_SERVING] = vocabulary.NOT_SERVING
+        case OrderRestart():
+            annotations[vocabulary.ANNOTATION_ORDER_RESTART] = render_restart(action.order)
+        case OrderProbe():
+            annotations[vocabulary.ANNOTATION_ORDER_PROBE] = render_probe(action.order, action.record.sizes)
+        case Release():
+            labels[vocabulary.LABEL_SERVING] = vocabulary.SERVING
+            annotations[vocabulary.ANNOTATION_ORDER_PROBE] = None
+            annotations[vocabulary.ANNOTATION_ORDER_RESTART] = None
+        case Postpone():
+            pass
+    return PodPatch(labels=labels, annotations=annotations)
+
+
+async def act(cluster: Cluster, namespace: str, actions: Sequence[Action]) -> tuple[Action, ...]:
+    """Carry out the actions; returns those that took hold. A pod that was replaced meanwhile is seen next time."""
+    done = []
+    for action in actions:
+        patch = patch_of(action)
+        if await _patch(cluster, namespace, action.replica, patch):
+            done.append(action)
+    return tuple(done)
+
+
+async def refresh(cluster: Cluster, namespace: str, replicas: Sequence[Replica], identities: Mapping[str, str]) -> None:
+    """Annotate each pod with the digest of its expectation: the kubelet then refreshes its files at once."""
+    for replica in replicas:
+        text = identities.get(replica.revision)
+        if text is None:
+            continue
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+        if replica.expected_digest != digest:
+            patch = PodPatch(labels={}, annotations={vocabulary.ANNOTATION_EXPECTED_DIGEST: digest})
+            await _patch(cluster, namespace, replica, patch)
+
+
+async def _patch(cluster: Cluster, namespace: str, replica: Replica, patch: PodPatch) -> bool:
+    try:
+        await cluster.patch_pod(namespace, replica.name, replica.uid, patch.labels, patch.annotations)
+    except ConflictError as error:
+        _log.info("pod %s/%s is another one by now: %s", namespace, replica.name, error)
+        return False
+    return True

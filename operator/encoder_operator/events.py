@@ -1,0 +1,169 @@
+"""Events: what a pool's user reads in `kubectl describe`.
+
+Place: reconcile posts them after status. Must never: post one thing twice: names are digests of what an event is
+about, so that the API server itself refuses a repetition after a restart of the operator.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from encoder_operator import vocabulary
+from encoder_operator.cluster import Cluster
+from encoder_operator.cordon import Action, Cordon, OrderProbe, OrderRestart, Postpone, Release
+from encoder_operator.observation import CordonRecord, CordonState, Observation, Replica
+from encoder_operator.spec import EncoderPool
+from encoder_operator.standing import Standing
+from encoder_operator.timestamps import to_text
+from encoder_operator.verdict import Judgement, Matter, Result, Scope
+
+JsonObject = dict[str, Any]
+
+CORDONED = "Cordoned"
+RELEASED = "Released"
+RESTART_ORDERED = "RestartOrdered"
+PROBE_ORDERED = "ProbeOrdered"
+ATTEMPT_FAILED = "AttemptFailed"
+LEARNED = "Learned"
+
+# The API server forgets an event after an hour: what is older is not told anew.
+_TOLD_WITHIN_SECONDS = 1800.0
+_REMEMBERED = 4096
+_LONGEST_MESSAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """One event: `subject` and `key` say what it is about, whatever its message measures."""
+
+    reason: str
+    subject: str
+    key: str
+    message: str
+    warning: bool
+
+
+def announcements(
+    before: Standing,
+    after: Standing,
+    observation: Observation,
+    judgement: Judgement,
+    actions: Sequence[Action],
+    since: str,
+) -> tuple[Announcement, ...]:
+    """All that may be told of this pass; `since` is when the pool's verdict began to hold."""
+    acted = {action.replica.name: action.record for action in actions}
+    return (
+        *_of_verdicts(observation, judgement, since),
+        *_of_records(observation, acted),
+        *(each for action in actions for each in _of_action(action)),
+        *_of_lessons(before, after),
+    )
+
+
+def body_of(pool: EncoderPool, told: Announcement, now: float) -> JsonObject:
+    """An announcement as an Event of the pool."""
+    content = "\n".join((pool.uid, told.reason, told.subject, told.key))
+    name = f"{pool.name}.{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": pool.namespace},
+        "involvedObject": {
+            "apiVersion": vocabulary.API_VERSION,
+            "kind": vocabulary.KIND,
+            "name": pool.name,
+            "namespace": pool.namespace,
+            "uid": pool.uid,
+        },
+        "reason": told.reason,
+        "message": f"{told.subject}: {told.message}"[:_LONGEST_MESSAGE],
+        "type": "Warning" if told.warning else "Normal",
+        "source": {"component": vocabulary.FIELD_MANAGER},
+        "firstTimestamp": to_text(now),
+        "lastTimestamp": to_text(now),
+        "count": 1,
+    }
+
+
+class Recorder:
+    """Posts announcements, each once; a bounded memory of names spares the API server the asking."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._posted: OrderedDict[str, None] = OrderedDict()
+
+    async def post(self, pool: EncoderPool, told: Sequence[Announcement], now: float) -> None:
+        """Post those that were not posted yet."""
+        for announcement in told:
+            body = body_of(pool, announcement, now)
+            name = body["metadata"]["name"]
+            if name in self._posted:
+                continue
+            await self._cluster.create_event(pool.namespace, body)
+            self._posted[name] = None
+            if len(self._posted) > _REMEMBERED:
+                self._posted.popitem(last=False)
+
+
+def _of_verdicts(observation: Observation, judgement: Judgement, since: str) -> Iterator[Announcement]:
+    boots = {each.name: each.identity.boot_id for each in observation.replicas if each.identity is not None}
+    for each in judgement.replicas:
+        held = each.result is Result.BAD and each.scope is Scope.REPLICA and each.matter is Matter.IDENTITY
+        if held and each.subject in boots:
+            yield _warning(each.reason, each.subject, boots[each.subject], each.message)
+    for each in judgement.revisions:
+        if each.result is Result.BAD and each.scope is not Scope.REPLICA:
+            yield _warning(each.reason, f"revision {each.subject}", since, each.message)
+
+
+def _of_records(observation: Observation, acted: dict[str, CordonRecord]) -> Iterator[Announcement]:
+    """Cordons and releases are told from the records: the operator may have died after it wrote one."""
+    for replica in observation.replicas:
+        record = acted.get(replica.name, replica.cordon)
+        if record is not None and record.by == vocabulary.FIELD_MANAGER:
+            yield from _of_record(replica, record, observation.at)
+
+
+def _of_record(replica: Replica, record: CordonRecord, now: float) -> Iterator[Announcement]:
+    key = f"{replica.uid} {record.since:.0f}"
+    if record.state is CordonState.CORDONED and now - record.since < _TOLD_WITHIN_SECONDS:
+        yield _warning(CORDONED, replica.name, key, f"{record.reason}: {record.message}")
+    if record.released_at is not None and now - record.released_at < _TOLD_WITHIN_SECONDS:
+        yield _normal(RELEASED, replica.name, key, f"serves again after {record.attempt} attempts")
+
+
+def _of_action(action: Action) -> Iterator[Announcement]:
+    name, record = action.replica.name, action.record
+    key = f"{action.replica.uid} {record.since:.0f} {record.attempt}"
+    match action:
+        case OrderRestart():
+            yield _normal(RESTART_ORDERED, name, key, f"attempt {record.attempt} to repair it in place")
+        case OrderProbe():
+            sizes = ", ".join(f"{each.modality} {each.width}x{each.height}" for each in record.sizes)
+            yield _normal(PROBE_ORDERED, name, f"{key} {action.order.boot_id}", f"with sizes that failed: {sizes}")
+        case Postpone():
+            until = "" if record.next_attempt_at is None else to_text(record.next_attempt_at)
+            yield _warning(ATTEMPT_FAILED, name, key, f"attempt {record.attempt} failed, the next is at {until}")
+        case Cordon() | Release():
+            return
+
+
+def _of_lessons(before: Standing, after: Standing) -> Iterator[Announcement]:
+    known = {each.hash for each in before.revisions if each.expected is not None}
+    for each in after.revisions:
+        if each.expected is not None and each.hash not in known:
+            message = f"fingerprint {each.expected.fingerprint}"
+            yield _normal(LEARNED, f"revision {each.hash}", each.expected.fingerprint, message)
+
+
+def _warning(reason: str, subject: str, key: str, message: str) -> Announcement:
+    return Announcement(reason=reason, subject=subject, key=key, message=message, warning=True)
+
+
+def _normal(reason: str, subject: str, key: str, message: str) -> Announcement:
+    return Announcement(reason=reason, subject=subject, key=key, message=message, warning=False)

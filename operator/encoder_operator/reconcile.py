@@ -1,0 +1,146 @@
+"""Reconcile: the story of one pass over one pool.
+
+    recall → plan → apply → observe → judge → cordon → act → status
+
+Place: called by `pools` for one pool at a time, as often as something wakes it. Must never: remember anything
+between two passes; everything is read anew, so that it may stop after any line and start over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from encoder_operator import names
+from encoder_operator.act import act, refresh
+from encoder_operator.apply import apply
+from encoder_operator.cluster import Cluster
+from encoder_operator.cordon import Action, Cordon, Release, cordon
+from encoder_operator.errors import ClusterError, OperatorError
+from encoder_operator.events import Recorder, announcements
+from encoder_operator.judge import judge
+from encoder_operator.metrics import Metrics
+from encoder_operator.observation import Observation
+from encoder_operator.observe import Sources, observe
+from encoder_operator.plan import plan
+from encoder_operator.recall import Children, recall
+from encoder_operator.rollout import advance
+from encoder_operator.spec import EncoderPool, parse
+from encoder_operator.standing import Standing
+from encoder_operator.status import refused, status
+from encoder_operator.verdict import Judgement
+
+_log = logging.getLogger(__name__)
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """All that a reconcile works with; `clock` gives Unix seconds."""
+
+    sources: Sources
+    recorder: Recorder
+    metrics: Metrics
+    clock: Callable[[], float]
+
+    @property
+    def cluster(self) -> Cluster:
+        """The port to Kubernetes."""
+        return self.sources.cluster
+
+
+async def reconcile(namespace: str, name: str, world: World) -> float | None:
+    """One pass over one pool; returns in how many seconds to look again, None where the pool is gone."""
+    body = await world.cluster.get_pool(namespace, name)
+    if body is None or body["metadata"].get("deletionTimestamp") is not None:
+        return None
+    try:
+        return await _reconcile(parse(body), world)
+    except OperatorError as error:
+        await _tell(body, error, world)
+        raise
+
+
+async def _reconcile(pool: EncoderPool, world: World) -> float:
+    now = world.clock()
+    standing = recall(pool, await _children(pool, world.cluster), now)
+    wanted = plan(pool, standing)
+    await apply(world.cluster, wanted)
+    observation = await observe(pool, world.sources, now)
+    judgement = judge(pool, standing, observation)
+    decided = cordon(pool, standing, observation, judgement)
+    done = await act(world.cluster, pool.namespace, decided.actions)
+    await refresh(world.cluster, pool.namespace, observation.replicas, wanted.identities)
+    advanced = advance(pool, standing, observation, judgement)
+    told = status(pool, advanced, observation, judgement)
+    if told != pool.status:
+        await world.cluster.patch_pool_status(pool.namespace, pool.name, told)
+    _count(pool, observation, done, world.metrics)
+    _log_decisions(pool, judgement, done)
+    since = told.get("verdict", {}).get("at", "")
+    news = announcements(standing, advanced, observation, judgement, done, since)
+    await world.recorder.post(pool, news, now)
+    return _next_look(pool, standing, advanced, decided.next_look_at, now)
+
+
+async def _children(pool: EncoderPool, cluster: Cluster) -> Children:
+    identities = await cluster.get_config_map(pool.namespace, names.identities_name(pool.name))
+    return Children(
+        deployments=await cluster.list_deployments(pool.namespace, pool.name),
+        identities=(identities or {}).get("data") or {},
+    )
+
+
+async def _tell(body: JsonObject, error: OperatorError, world: World) -> None:
+    """Where an error is the pool's own, its user is told; what fails here must not hide the error itself."""
+    if error.reason is None:
+        return
+    metadata, before = body["metadata"], body.get("status") or {}
+    told = refused(before, metadata["generation"], error.reason, str(error), world.clock())
+    if told == before:
+        return
+    try:
+        await world.cluster.patch_pool_status(metadata["namespace"], metadata["name"], told)
+    except ClusterError as failed:
+        _log.warning("status of %s/%s not written: %s", metadata["namespace"], metadata["name"], failed)
+
+
+def _next_look(
+    pool: EncoderPool, standing: Standing, advanced: Standing, attempt_at: float | None, now: float
+) -> float:
+    """At once where something was learned or promoted (the next plan acts on it), else at the next evaluation."""
+    if _decided(standing) != _decided(advanced):
+        return 0.0
+    evaluation = float(pool.spec.integrity.evaluation_seconds)
+    return evaluation if attempt_at is None else min(evaluation, attempt_at - now)
+
+
+def _decided(standing: Standing) -> set[tuple[object, ...]]:
+    return {(each.hash, each.role, each.expected) for each in standing.revisions}
+
+
+def _count(pool: EncoderPool, observation: Observation, done: Sequence[Action], metrics: Metrics) -> None:
+    metrics.cordoned.labels(pool.namespace, pool.name).set(sum(not each.serving for each in observation.replicas))
+    if observation.evidence_problem is not None:
+        metrics.evidence_problems.inc()
+    for action in done:
+        match action:
+            case Cordon():
+                metrics.cordons.labels(action.record.reason).inc()
+            case Release():
+                metrics.releases.labels(action.record.reason).inc()
+            case _:
+                pass
+
+
+def _log_decisions(pool: EncoderPool, judgement: Judgement, done: Sequence[Action]) -> None:
+    where = {"namespace": pool.namespace, "pool": pool.name}
+    found = judgement.pool
+    _log.debug("%s: %s", found.reason, found.message, extra={**where, "reason": found.reason})
+    for action in done:
+        record, kind = action.record, type(action).__name__
+        details = {**where, "reason": record.reason, "pod": action.replica.name, "attempt": record.attempt}
+        _log.info("%s %s: %s", kind, action.replica.name, record.message, extra=details)
