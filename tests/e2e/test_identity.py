@@ -45,7 +45,8 @@ def test_a_processor_that_disagrees_with_the_model_is_held_and_named(ground: Gro
 
 
 def test_other_pixel_limits_pass_the_probe_but_not_the_identity(ground: Ground, traffic: Router) -> None:
-    edit_processor(ground.folder, lambda settings: (settings.update(merge_size=2), halve_pixel_limit(settings)))
+    edit_processor(ground.folder, lambda settings: settings.update(merge_size=2))
+    edit_processor(ground.folder, halve_pixel_limit)
     others, successor = replace_one_pod(ground, held=True)
 
     until("FingerprintDrift", lambda: reason_is(POOL, ground.namespace, "FingerprintDrift"), seconds=120)

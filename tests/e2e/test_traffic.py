@@ -65,10 +65,10 @@ def test_a_truncating_replica_fails_the_large_pictures_alone_and_is_cordoned(gro
         fault(ground, victim).touch()
         until("the replica to be cordoned", lambda: cordoned(ground, victim), seconds=90)
         until("its endpoint to be gone", lambda: address not in kube.endpoints(POOL, ground.namespace), seconds=5)
-        until("the open connection to be refused and closed", lambda: kept.refusal, seconds=15)
+        refusal = until("the open connection to be refused and closed", lambda: kept.refusal, seconds=15)
 
-    assert kept.refusal.status == 503
-    assert kept.refusal.code in ("cordoned", "draining")
+    assert refusal.status == 503
+    assert refusal.code in ("cordoned", "draining")
     assert kept.closed, "after its 503 the server closed the connection"
     assert reason_is(POOL, ground.namespace, "TokenMismatch", victim["metadata"]["name"])
     refused = [(call, one) for call, one in story.router.attempts(story.started) if one.status == 502]
