@@ -32,17 +32,15 @@ class Truth:
     """Embeddings of pictures by the checkpoint in a folder; each is computed once."""
 
     def __init__(self, folder: Path) -> None:
-        from encoder_server.encoders import AUTO, Source
         from encoder_server.engine.pipeline import Pipeline
 
-        source = Source(model=folder, processor=folder, device="cpu", dtype="auto")
-        self._pipeline = Pipeline.load(encoder=AUTO, source=source, max_pixels=1 << 24)
+        self._pipeline = Pipeline.load(folder)
         self._known: dict[str, NDArray[Any]] = {}
 
     def rows(self, picture: Picture) -> NDArray[Any]:
         """The true rows (tokens by width)."""
         if picture.name not in self._known:
-            ((_, self._known[picture.name]),) = self._pipeline.rows([picture.data])
+            self._known[picture.name] = self._pipeline.rows(picture.data)
         return self._known[picture.name]
 
     def check(self, calls: Iterable[Call]) -> int:

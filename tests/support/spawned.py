@@ -1,0 +1,98 @@
+"""A real engine process at the other end of a socket pair, spoken to as the front does."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from encoder_server.engine import messages
+
+ROOT = Path(__file__).parents[2]
+# Importing torch alone takes ten seconds of a busy machine.
+LOADING_SECONDS = 100.0
+ANSWER_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What an engine said of one batch, and the embeddings by item index."""
+
+    promised: messages.Promised
+    encoded: messages.Encoded
+    rows: Mapping[int, NDArray[Any]]
+
+
+class Engine:
+    """An engine that is loading; `greeting` waits until it is ready."""
+
+    def __init__(self, *arguments: str, python_path: Sequence[Path] = ()) -> None:
+        self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        path = os.pathsep.join(str(part) for part in (*python_path, ROOT))
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "encoder_server.engine", "--fd", str(theirs.fileno()), *arguments],
+                pass_fds=(theirs.fileno(),),
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+        self._greeting: messages.Message | None = None
+
+    def greeting(self) -> messages.Message:
+        """Hello or Refused."""
+        if self._greeting is None:
+            self.sock.settimeout(LOADING_SECONDS)
+            self._greeting = messages.receive(self.sock).message
+            self.sock.settimeout(ANSWER_SECONDS)
+        return self._greeting
+
+    def measured(self) -> messages.Measured:
+        """What it measured; the engine must have come up."""
+        hello = self.greeting()
+        assert isinstance(hello, messages.Hello), hello
+        return hello.measured
+
+    def encode(self, pictures: Sequence[bytes], expected: Mapping[int, int] | None = None) -> Answer:
+        """Have a batch of pictures encoded; `expected` gives a caller's own count by index."""
+        self.greeting()
+        items = tuple(
+            messages.Item(index=at, modality="image", blob=at, expected_tokens=(expected or {}).get(at))
+            for at in range(len(pictures))
+        )
+        messages.send(self.sock, messages.Encode(batch=7, items=items), pictures)
+        return answer(self.sock)
+
+    def probe(self, *sizes: messages.Size) -> messages.Probed:
+        """Have the golden probe run, and these sizes."""
+        self.greeting()
+        messages.send(self.sock, messages.Probe(batch=8, sizes=sizes))
+        probed = messages.receive(self.sock).message
+        assert isinstance(probed, messages.Probed)
+        return probed
+
+    def close(self) -> int:
+        """Close the front's end, as a front that dies does, and return how the engine left."""
+        self.sock.close()
+        return self.process.wait(ANSWER_SECONDS)
+
+
+def answer(sock: socket.socket) -> Answer:
+    """Receive the two messages that answer a batch."""
+    promised = messages.receive(sock).message
+    assert isinstance(promised, messages.Promised)
+    received = messages.receive(sock)
+    encoded = received.message
+    assert isinstance(encoded, messages.Encoded)
+    rows = {
+        output.index: numpy.frombuffer(received.blobs[output.blob], output.dtype).reshape(output.shape)
+        for output in encoded.outputs
+    }
+    return Answer(promised=promised, encoded=encoded, rows=rows)
