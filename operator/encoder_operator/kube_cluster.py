@@ -6,7 +6,7 @@ of what it carries. The dynamic client is not used: its watch has no read time l
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
@@ -107,7 +107,7 @@ class KubeCluster:
                 raise ConflictError(error.status, str(error)) from error
             raise
 
-    def watch_pods(self, namespace: str | None) -> AsyncIterator[PodEvent]:
+    def watch_pods(self, namespace: str | None) -> AsyncGenerator[PodEvent, None]:
         """See `cluster.Cluster`."""
         selector = f"{vocabulary.LABEL_MANAGED_BY}={vocabulary.MANAGED_BY},{vocabulary.LABEL_POOL}"
         return watch_pods(self._requests, _pods(namespace), selector)

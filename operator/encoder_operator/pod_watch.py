@@ -10,7 +10,8 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 from encoder_operator.api_requests import ApiRequests
@@ -25,7 +26,7 @@ _SILENCE_SECONDS = 90.0
 _FIRST_BACKOFF, _LAST_BACKOFF = 0.5, 30.0
 
 
-async def watch_pods(requests: ApiRequests, path: str, selector: str) -> AsyncIterator[PodEvent]:
+async def watch_pods(requests: ApiRequests, path: str, selector: str) -> AsyncGenerator[PodEvent, None]:
     """List, then watch, the pods at `path` with these labels; after each gap, list again."""
     backoff = _FIRST_BACKOFF
     while True:
@@ -33,8 +34,10 @@ async def watch_pods(requests: ApiRequests, path: str, selector: str) -> AsyncIt
             pods, version = await requests.list_all(path, selector)
             yield PodsListed(pods=tuple(pods))
             backoff = _FIRST_BACKOFF
-            async for event in _until_gap(requests, path, selector, version):
-                yield event
+            # Closed here, so that the connection is gone as soon as nobody listens.
+            async with aclosing(_until_gap(requests, path, selector, version)) as changes:
+                async for change in changes:
+                    yield change
         except ClusterError as error:
             # A watch that is too old is part of the protocol: list again at once.
             wait = 0.0 if isinstance(error, GoneError) else backoff * random.uniform(0.5, 1.5)  # noqa: S311
@@ -43,7 +46,7 @@ async def watch_pods(requests: ApiRequests, path: str, selector: str) -> AsyncIt
             backoff = min(backoff * 2, _LAST_BACKOFF)
 
 
-async def _until_gap(requests: ApiRequests, path: str, selector: str, version: str) -> AsyncIterator[PodChanged]:
+async def _until_gap(requests: ApiRequests, path: str, selector: str, version: str) -> AsyncGenerator[PodChanged, None]:
     while True:
         query = {
             "watch": "1",
