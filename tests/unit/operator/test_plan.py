@@ -14,19 +14,21 @@ NOTHING = Standing(revisions=(), templates={})
 OLD, NEW = Expected(fingerprint="a" * 64, signature=None), "b" * 64
 
 
-def stands(pool: EncoderPool, role: Role = Role.CURRENT, expected: Expected | None = None, **changes: Any) -> Standing:
+def stands(
+    pool: EncoderPool, *, expected: Expected | None = None, changes: Mapping[str, Any] | None = None
+) -> Standing:
     """This pool's revision, and no other, stands; its template is what was planned, with these changes."""
     planned = plan(pool, NOTHING)
     template = deployments(planned)[planned.target]["spec"]["template"]
     revision = Revision(
         hash=planned.target,
-        role=role,
+        role=Role.CURRENT,
         expected=expected,
         distinct_identities=1,
         reason="AsExpected",
         since="2026-11-30T12:00:00Z",
     )
-    return Standing(revisions=(revision,), templates={planned.target: template | changes})
+    return Standing(revisions=(revision,), templates={planned.target: template | dict(changes or {})})
 
 
 def deployments(planned: Plan) -> dict[str, dict[str, Any]]:
@@ -70,7 +72,7 @@ def test_replicas_go_to_every_live_revision() -> None:
 def test_a_live_revisions_template_is_frozen_whatever_this_release_would_write() -> None:
     pool = a_pool()
     frozen = {"spec": {"containers": [{"name": "encoder", "args": ["as", "it", "was"]}]}}
-    planned = plan(pool, stands(pool, **frozen))
+    planned = plan(pool, stands(pool, changes=frozen))
     made = deployments(planned)[planned.target]
     assert made["spec"]["template"]["spec"] == frozen["spec"]
     assert manifests.applied_template(made) == made["spec"]["template"]
