@@ -1,0 +1,337 @@
+"""A pool's world in memory: the API server's part, replicas that obey orders, counters that a test sets.
+
+The operator may be killed before or after any of its writes: `Killed` ends a pass as a signal would.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from encoder_operator import names, vocabulary
+from encoder_operator.cluster import ChildKind, JsonObject, PodEvent
+from encoder_operator.errors import ConflictError
+from encoder_operator.events import Recorder
+from encoder_operator.metrics import Metrics
+from encoder_operator.observation import DoneOrder, Identity, ItemReport, ProbeReport, ProbeResult, Replica
+from encoder_operator.observe import Sources
+from encoder_operator.reconcile import World, reconcile
+from encoder_operator.timestamps import to_text
+from encoder_operator.window import PodSamples, Sample
+from support.memory_cluster import MemoryChildren
+from support.pool_objects import pool_object
+from support.replicas import FAILED, FINGERPRINT, LARGE, NOW, PASSED, an_identity, an_item, signature
+
+
+class Killed(BaseException):
+    """The operator's process is gone."""
+
+
+@dataclass(slots=True)
+class Server:
+    """One replica's process: it boots, measures itself, reads its pod's labels and orders, and obeys."""
+
+    uid: str
+    boots: int = 1
+    fault: bool = False
+    fingerprint: str = FINGERPRINT
+    probe_passes: bool = True
+    done: DoneOrder | None = None
+    obeyed: list[str] = field(default_factory=list)
+
+    @property
+    def boot_id(self) -> str:
+        return f"{self.uid}-boot-{self.boots}"
+
+    def boot(self) -> None:
+        """A new process in the same pod."""
+        self.boots += 1
+        self.done = None
+
+    def obey(self, annotations: Mapping[str, str]) -> None:
+        """Do what the orders for this boot say."""
+        restart = json.loads(annotations.get(vocabulary.ANNOTATION_ORDER_RESTART, "{}"))
+        if restart.get("bootId") == self.boot_id:
+            self.obeyed.append(restart["id"])
+            self.boot()
+            return
+        probe = json.loads(annotations.get(vocabulary.ANNOTATION_ORDER_PROBE, "{}"))
+        if probe.get("bootId") == self.boot_id and (self.done is None or self.done.id != probe["id"]):
+            self.obeyed.append(probe["id"])
+            failed = self.fault and probe["sizes"] != []
+            self.done = DoneOrder(id=probe["id"], result=ProbeResult.FAILED if failed else ProbeResult.PASSED)
+
+    def identity(self, serving: bool, expected: Mapping[str, Any]) -> Identity:
+        """What it says of itself."""
+        report = PASSED if self.probe_passes else FAILED
+        if self.done is not None:
+            report = ProbeReport(result=self.done.result, order_id=self.done.id, items=(an_item(),))
+        violations: tuple[ItemReport, ...] = (an_item(size=LARGE, result="count"),) if self.fault else ()
+        state, reason = self._state(serving, expected)
+        return an_identity(
+            pod_uid=self.uid,
+            boot_id=self.boot_id,
+            state=state,
+            reason=reason,
+            fingerprint=self.fingerprint,
+            signature=signature(),
+            probe=report,
+            probe_done=self.done,
+            recent_violations=violations,
+        )
+
+    def _state(self, serving: bool, expected: Mapping[str, Any]) -> tuple[str, str]:
+        if not serving:
+            return vocabulary.STATE_CORDONED, "Cordoned"
+        if not self.probe_passes:
+            return vocabulary.STATE_HELD, vocabulary.PROBE_FAILED
+        if expected.get("policy") == "Off":
+            return vocabulary.STATE_READY, vocabulary.AS_EXPECTED
+        if expected.get("fingerprint") is None:
+            return vocabulary.STATE_HELD, vocabulary.LEARNING
+        if expected["fingerprint"] != self.fingerprint:
+            return vocabulary.STATE_HELD, vocabulary.FINGERPRINT_DRIFT
+        return vocabulary.STATE_READY, vocabulary.AS_EXPECTED
+
+
+class MemoryWorld(MemoryChildren):
+    """The cluster port, the identities and the counters of one pool."""
+
+    def __init__(self, **spec: Any) -> None:
+        super().__init__()
+        self.now = NOW
+        self.pool: JsonObject | None = pool_object(
+            replicas=3,
+            integrity={"evaluationSeconds": 3, "windowSeconds": 30, "minChecks": 20},
+            quarantine={"baseSeconds": 5, "maxSeconds": 15},
+            **spec,
+        )
+        self.pod_objects: dict[str, JsonObject] = {}
+        self.servers: dict[str, Server] = {}
+        self.counters: dict[str, PodSamples] = {}
+        self.events: dict[str, JsonObject] = {}
+        self.event_attempts = 0
+        self.kill_at: int | None = None
+        self.kill_after_write = False
+        self._writes = 0
+
+    def as_world(self) -> World:
+        """A newly started operator's view: it remembers nothing."""
+        sources = Sources(cluster=self, identities=self, counters=self)
+        return World(sources=sources, recorder=Recorder(self), metrics=Metrics(), clock=lambda: self.now)
+
+    async def passes(self, count: int, *, seconds: float = 1.0) -> None:
+        """Passes of one operator; between them the world moves on."""
+        world = self.as_world()
+        for _ in range(count):
+            await reconcile("models", "vision", world)
+            self.live()
+            self.now += seconds
+
+    async def passes_with_a_kill(self, count: int, kill_at: int, *, after_write: bool) -> None:
+        """The same, but the operator dies at its nth write from now, and another starts."""
+        self.kill_at, self.kill_after_write = self._writes + kill_at, after_write
+        for _ in range(count):
+            try:
+                await self.passes(1)
+            except Killed:
+                self.live()
+                self.now += 1.0
+        self.kill_at = None
+
+    def live(self) -> None:
+        """What Kubernetes and the replicas do meanwhile: pods for Deployments, orders obeyed, readiness."""
+        wanted = {
+            (child["metadata"]["labels"][vocabulary.LABEL_REVISION], index): child
+            for (kind, _), child in self.objects.items()
+            if kind is ChildKind.DEPLOYMENT
+            for index in range(child["spec"]["replicas"])
+        }
+        pods = {f"vision-{revision}-{index}": child for (revision, index), child in wanted.items()}
+        for name in set(self.pod_objects) - set(pods):
+            del self.pod_objects[name], self.servers[name]
+        for name, child in pods.items():
+            if name not in self.pod_objects:
+                self._create_pod(name, child)
+            self._update(name)
+        self._update_workloads()
+
+    def writes_so_far(self) -> int:
+        """How many writes there were, of all kinds."""
+        return self._writes
+
+    def pod(self, index: int) -> JsonObject:
+        """The nth pod by name."""
+        return self.pod_objects[sorted(self.pod_objects)[index]]
+
+    def server(self, index: int) -> Server:
+        """The nth pod's process."""
+        return self.servers[sorted(self.servers)[index]]
+
+    def record(self, index: int) -> dict[str, Any]:
+        """The cordon record on the nth pod."""
+        text = self.pod(index)["metadata"]["annotations"].get(vocabulary.ANNOTATION_CORDON)
+        found: dict[str, Any] = json.loads(text) if text else {}
+        return found
+
+    def label(self, index: int) -> str:
+        """The nth pod's serving label."""
+        return str(self.pod(index)["metadata"]["labels"][vocabulary.LABEL_SERVING])
+
+    def condition(self, kind: str = "Ready") -> JsonObject:
+        """A condition of the pool."""
+        assert self.pool is not None
+        return next(each for each in self.pool["status"]["conditions"] if each["type"] == kind)
+
+    def count(self, index: int, *, good: float, bad: float, media: float) -> None:
+        """The nth pod's counters since its container started, scraped each second of the last 29."""
+        start = self.now - 29
+        steps = range(30)
+
+        def rising(to: float) -> tuple[Sample, ...]:
+            return tuple(Sample(at=start + step, value=to * step / 29) for step in steps)
+
+        checks = {("image", result): rising(0) for result in ("width", "dtype", "layout")}
+        checks[("image", "ok")], checks[("image", "count")] = rising(good), rising(bad)
+        self.counters[sorted(self.pod_objects)[index]] = PodSamples(checks=checks, media=rising(media))
+
+    async def list_pools(self) -> list[JsonObject]:
+        return [copy.deepcopy(self.pool)] if self.pool else []
+
+    async def get_pool(self, namespace: str, name: str) -> JsonObject | None:
+        return copy.deepcopy(self.pool)
+
+    async def patch_pool_status(self, namespace: str, name: str, status: JsonObject) -> None:
+        self._before_write("status")
+        if self.pool is not None:
+            self.pool["status"] = copy.deepcopy(status)
+        self._after_write()
+
+    async def list_pods(self, namespace: str, pool: str) -> list[JsonObject]:
+        return copy.deepcopy(list(self.pod_objects.values()))
+
+    async def patch_pod(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        labels: Mapping[str, str | None],
+        annotations: Mapping[str, str | None],
+    ) -> None:
+        self._before_write(f"patch {name} {sorted(labels)} {sorted(annotations)}")
+        pod = self.pod_objects.get(name)
+        if pod is None or pod["metadata"]["uid"] != uid:
+            raise ConflictError(409, f"pod {name} is another")
+        for changes, kept in ((labels, pod["metadata"]["labels"]), (annotations, pod["metadata"]["annotations"])):
+            for key, value in changes.items():
+                if value is None:
+                    kept.pop(key, None)
+                else:
+                    kept[key] = value
+        self._after_write()
+
+    async def watch_pods(self, namespace: str | None) -> AsyncIterator[PodEvent]:
+        for _ in ():
+            yield _
+
+    async def list_deployments(self, namespace: str, pool: str) -> list[JsonObject]:
+        return await self.list_children(ChildKind.DEPLOYMENT, namespace, pool)
+
+    async def get_config_map(self, namespace: str, name: str) -> JsonObject | None:
+        return await self.get_child(ChildKind.CONFIG_MAP, namespace, name)
+
+    async def apply_child(self, manifest: JsonObject) -> JsonObject:
+        self._before_write(f"apply {manifest['kind']}")
+        after = await super().apply_child(manifest)
+        self._after_write()
+        return after
+
+    async def delete_child(self, kind: ChildKind, namespace: str, name: str, uid: str) -> None:
+        self._before_write(f"delete {kind.value}")
+        await super().delete_child(kind, namespace, name, uid)
+        self._after_write()
+
+    async def create_event(self, namespace: str, body: JsonObject) -> bool:
+        self._before_write(f"event {body['reason']}")
+        self.event_attempts += 1
+        name = body["metadata"]["name"]
+        new = name not in self.events
+        self.events.setdefault(name, body)
+        self._after_write()
+        return new
+
+    async def read(self, replicas: Sequence[Replica]) -> tuple[Replica, ...]:
+        """The identities, as `identities.Identities`."""
+        return tuple(
+            replace(
+                each,
+                identity=self.servers[each.name].identity(
+                    self.pod_objects[each.name]["metadata"]["labels"][vocabulary.LABEL_SERVING] == "true",
+                    self._expected(each.revision),
+                ),
+            )
+            for each in replicas
+        )
+
+    async def samples(self, namespace: str, pods: Sequence[str], seconds: int, now: float) -> Mapping[str, PodSamples]:
+        """The counters, as `evidence.Counters`."""
+        return {name: self.counters[name] for name in pods if name in self.counters}
+
+    def _before_write(self, what: str) -> None:
+        self._writes += 1
+        if self._writes == self.kill_at and not self.kill_after_write:
+            raise Killed(what)
+
+    def _after_write(self) -> None:
+        if self._writes == self.kill_at:
+            raise Killed("after a write")
+
+    def _expected(self, revision: str) -> Mapping[str, Any]:
+        config_map = self.objects[ChildKind.CONFIG_MAP, names.identities_name("vision")]
+        found: Mapping[str, Any] = json.loads(config_map["data"].get(names.identity_key(revision), "{}"))
+        return found
+
+    def _create_pod(self, name: str, deployment: JsonObject) -> None:
+        template = deployment["spec"]["template"]["metadata"]
+        self.servers[name] = Server(uid=f"uid-{name}")
+        self.pod_objects[name] = {
+            "metadata": {
+                "name": name,
+                "namespace": "models",
+                "uid": f"uid-{name}",
+                "labels": dict(template["labels"]),
+                "annotations": {},
+            },
+            "status": {"phase": "Running", "podIP": "10.0.0.1", "conditions": []},
+        }
+
+    def _update(self, name: str) -> None:
+        pod, server = self.pod_objects[name], self.servers[name]
+        boots = server.boots
+        server.obey(pod["metadata"]["annotations"])
+        serving = pod["metadata"]["labels"][vocabulary.LABEL_SERVING] == "true"
+        identity = server.identity(serving, self._expected(pod["metadata"]["labels"][vocabulary.LABEL_REVISION]))
+        ready = identity.state == vocabulary.STATE_READY
+        status = pod["status"]
+        status["conditions"] = [{"type": "Ready", "status": str(ready)}]
+        if server.boots != boots or "containerStatuses" not in status:
+            self.counters.pop(name, None)
+            running = {"running": {"startedAt": to_text(self.now)}}
+            status["containerStatuses"] = [
+                {"name": vocabulary.CONTAINER, "restartCount": server.boots - 1, "state": running}
+            ]
+
+    def _update_workloads(self) -> None:
+        for (kind, _), child in self.objects.items():
+            if kind is ChildKind.DEPLOYMENT:
+                revision = child["metadata"]["labels"][vocabulary.LABEL_REVISION]
+                pods = [
+                    pod
+                    for pod in self.pod_objects.values()
+                    if pod["metadata"]["labels"][vocabulary.LABEL_REVISION] == revision
+                ]
+                ready = sum(pod["status"]["conditions"][0]["status"] == "True" for pod in pods)
+                child["status"] = {"replicas": len(pods), "readyReplicas": ready}
