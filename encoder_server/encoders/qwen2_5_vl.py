@@ -206,6 +206,10 @@ def _load_processor(folder: Path) -> TorchvisionBackend:
         value = settings.get(key)
         if not isinstance(value, int) or value < 1:
             raise RefusedError(f"{file}: {key} is missing or not a positive number")
+    size = settings.get("size")
+    limits = size if isinstance(size, dict) else {}
+    if not {"min_pixels", "max_pixels"} <= settings.keys() and not {"shortest_edge", "longest_edge"} <= limits.keys():
+        raise RefusedError(f"{file}: size or min_pixels and max_pixels are missing")
     name = str(settings.get("image_processor_type")).removesuffix("Fast")
     family = getattr(transformers, _CLASS_NOW.get(name, name), None)
     if not isinstance(family, type) or not issubclass(family, TorchvisionBackend):

@@ -66,7 +66,8 @@ def require(tower: Tower, expected: Mapping[str, torch.Tensor]) -> None:
                 f"weights: {name} has shape {tuple(found.shape)}, config.json asks for {tuple(tensor.shape)}"
             )
         if not found.is_floating_point():
-            raise RefusedError(f"weights: {name} has dtype {found.dtype}, which is not a floating point type")
+            dtype = str(found.dtype).removeprefix("torch.")
+            raise RefusedError(f"weights: {name} has dtype {dtype}, which is not a floating point type")
 
 
 def _places(folder: Path) -> dict[str, str]:

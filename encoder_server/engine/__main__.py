@@ -12,9 +12,11 @@ import argparse
 import functools
 import logging
 import os
+import select
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 
 from encoder_server.engine.decode import MAX_PIXELS
@@ -30,11 +32,11 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     sock = socket.socket(fileno=options.fd)
     sock.setblocking(True)
+    _leave_with(sock)
     # Imported here: torch takes seconds, and its libraries read the environment that is set above.
     from encoder_server.engine import process
     from encoder_server.engine.pipeline import Pipeline
 
-    process.leave_with(sock)
     load = functools.partial(
         Pipeline.load,
         options.model,
@@ -45,6 +47,21 @@ def main(arguments: list[str] | None = None) -> int:
         max_pixels=options.max_pixels,
     )
     return process.run(sock, load, threads=options.threads)
+
+
+def _leave_with(sock: socket.socket) -> None:
+    """End this process when the other end of `sock` closes, even while torch loads or the model runs.
+
+    A parent-death signal would not do: it follows the thread that spawned this process, not the front.
+    """
+    poll = select.poll()
+    poll.register(sock.fileno(), 0)  # a hang-up is always reported; asking for no more reads nothing
+
+    def watch() -> None:
+        poll.poll()
+        os._exit(0)
+
+    threading.Thread(target=watch, name="front-watch", daemon=True).start()
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,8 +10,10 @@ Must never: let a library's own text out, decode a format that is not listed, or
 
 from __future__ import annotations
 
+import contextlib
 import io
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -22,7 +24,7 @@ MAX_PIXELS = 16_777_216
 """The limit of an engine that is told none: a picture of 4096x4096."""
 
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
-_WITH_ALPHA = ("RGBA", "LA", "PA", "La", "RGBa")
+_WITH_ALPHA = ("RGBA", "LA", "PA", "RGBa")
 
 
 class BadMediaError(Exception):
@@ -31,11 +33,7 @@ class BadMediaError(Exception):
 
 def decode_picture(data: bytes | memoryview, *, max_pixels: int) -> Picture:
     """Decode `data`, a picture file of at most `max_pixels` (width times height); raises BadMediaError."""
-    # Pillow checks every frame's size against its own limit, the header's and those that grow the canvas.
-    Image.MAX_IMAGE_PIXELS = max_pixels
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", Image.DecompressionBombWarning)
+    with _guard(max_pixels):
         try:
             with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
                 _limit(image.size, max_pixels)
@@ -51,6 +49,20 @@ def decode_picture(data: bytes | memoryview, *, max_pixels: int) -> Picture:
             raise BadMediaError("not a JPEG, PNG, WebP or GIF picture") from error
         except Exception as error:
             raise BadMediaError("the picture is damaged or cut short") from error
+
+
+@contextlib.contextmanager
+def _guard(max_pixels: int) -> Iterator[None]:
+    """Have Pillow check every frame too, not the header alone, and say nothing of what it can bear with."""
+    before = Image.MAX_IMAGE_PIXELS
+    Image.MAX_IMAGE_PIXELS = max_pixels
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = before
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

@@ -8,10 +8,7 @@ Must never: decide anything about a request, outlive the front, or answer a batc
 from __future__ import annotations
 
 import logging
-import os
-import select
 import socket
-import threading
 from collections.abc import Callable, Sequence
 
 import torch
@@ -60,21 +57,6 @@ def run(sock: socket.socket, load: Callable[[], Pipeline], *, threads: int) -> i
     except ConnectionLostError:
         _log.info("the front is gone")
     return 0
-
-
-def leave_with(sock: socket.socket) -> None:
-    """Start a thread that ends this process when the other end of `sock` closes, whatever is running then.
-
-    A parent-death signal would not do: it follows the thread that spawned this process, not the front.
-    """
-    poll = select.poll()
-    poll.register(sock.fileno(), 0)  # hang-up is always reported, and asking for no more reads nothing
-
-    def watch() -> None:
-        poll.poll()
-        os._exit(0)
-
-    threading.Thread(target=watch, name="front-watch", daemon=True).start()
 
 
 def _say(sock: socket.socket, refused: Refused, status: int) -> int:

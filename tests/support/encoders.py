@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from encoder_server.encoders import Encoder, Source
@@ -12,6 +13,8 @@ from encoder_server.engine.preprocess import Medium
 from encoder_server.engine.probe import synthetic
 
 MAX_PIXELS = 4_000_000
+Variant = Callable[..., Path]
+"""What makes a copy of a checkpoint with keys of one of its JSON files changed."""
 
 
 def picture(width: int, height: int) -> bytes:
