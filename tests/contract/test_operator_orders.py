@@ -1,0 +1,56 @@
+"""The operator writes and reads annotations, and judges metrics, as the contract says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from encoder_operator import evidence, orders, window
+from encoder_operator.likeness import distance
+from encoder_operator.observation import Order
+
+HERE = Path(__file__).parent
+ORDERS: dict[str, Any] = json.loads((HERE / "orders.json").read_text())
+METRICS: dict[str, Any] = json.loads((HERE / "metrics.json").read_text())
+EXPECTED: dict[str, Any] = json.loads((HERE / "expected.json").read_text())
+
+
+def test_a_record_is_read_and_written_as_agreed() -> None:
+    value = ORDERS["cordon"]["value"]
+    record = orders.parse_record(json.dumps(value))
+    assert record is not None
+    assert json.loads(orders.render_record(record)) == value
+    assert (record.times, record.released_at, record.sizes[0].width) == (1, None, 640)
+
+
+def test_a_probe_order_is_written_as_agreed() -> None:
+    value = ORDERS["probe"]["value"]
+    record = orders.parse_record(json.dumps(ORDERS["cordon"]["value"]))
+    assert record is not None
+    written = orders.render_probe(Order(id=value["id"], boot_id=value["bootId"]), record.sizes)
+    assert json.loads(written) == value
+    assert orders.parse_order(written) == Order(id=value["id"], boot_id=value["bootId"])
+
+
+def test_a_restart_order_is_written_as_agreed() -> None:
+    value = ORDERS["restart"]["value"]
+    order = Order(id=value["id"], boot_id=value["bootId"])
+    assert json.loads(orders.render_restart(order)) == value
+    assert orders.parse_order(json.dumps(value)) == order
+
+
+def test_the_metrics_that_are_judged_are_those_agreed() -> None:
+    judged = METRICS["judged"]
+    assert (
+        judged["checks"],
+        judged["media"],
+        judged["source"],
+    ) == (evidence.CHECKS, evidence.MEDIA, evidence.JUDGED_SOURCE)
+    assert (list(window.GOOD), list(window.BAD)) == (judged["good"], judged["bad"])
+
+
+def test_a_signature_is_no_distance_from_itself() -> None:
+    known = EXPECTED["learned"]["signature"]
+    assert distance(known, known) == 0.0
+    assert distance(known, None) is None
