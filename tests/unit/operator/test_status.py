@@ -1,0 +1,184 @@
+"""Status: what the user is told, and that an unchanged world leaves it as it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from encoder_operator import vocabulary
+from encoder_operator.judge import judge
+from encoder_operator.observation import Observation, Replica, Workload
+from encoder_operator.spec import EncoderPool
+from encoder_operator.standing import Role
+from encoder_operator.status import refused, status
+from support.pool_objects import SCHEMA
+from support.replicas import (
+    FAILED,
+    FINGERPRINT,
+    NOW,
+    POOL,
+    REVISION,
+    a_record,
+    a_replica,
+    cordoned,
+    counted,
+    held,
+    observed,
+    standing,
+    with_status,
+)
+
+REASONS = json.loads((Path(__file__).parents[2] / "contract" / "vocabulary.json").read_text())["reasons"]
+
+
+def told(world: Observation, pool: EncoderPool = POOL, role: Role = Role.CURRENT) -> dict[str, Any]:
+    stands = standing(role=role)
+    return status(pool, stands, world, judge(pool, stands, world))
+
+
+def condition(found: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next(each for each in found["conditions"] if each["type"] == kind)
+
+
+def three(first: Replica) -> list[Replica]:
+    return [first, *(a_replica(name, counts=counted(100)) for name in "bc")]
+
+
+WORLDS: list[tuple[str, list[Replica], tuple[str, str]]] = [
+    ("all serve", three(a_replica(counts=counted(100))), ("True", "AsExpected")),
+    ("nobody is there", [], ("False", "NoEvidence")),
+    (
+        "one is held",
+        three(a_replica(ready=False, identity=held("ProbeFailed", probe=FAILED))),
+        ("False", "ProbeFailed"),
+    ),
+    (
+        "one has drifted",
+        three(a_replica(ready=False, identity=held("FingerprintDrift", fingerprint="11" * 32))),
+        ("False", "FingerprintDrift"),
+    ),
+    ("one is cordoned", three(cordoned()), ("False", "TokenMismatch")),
+    ("one is not Ready yet", three(a_replica(ready=False)), ("False", "NoEvidence")),
+    ("one is not heard but serves", three(a_replica(identity=None)), ("True", "NoEvidence")),
+    (
+        "all mismatch",
+        [a_replica(name, counts=counted(50, bad=50)) for name in "abc"],
+        ("False", "RevisionFault"),
+    ),
+    (
+        "all mismatch on one picture",
+        [a_replica(name, counts=counted(50, bad=50, media=1)) for name in "abc"],
+        ("False", "CallerFault"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("sentence", "replicas", "expected"), WORLDS)
+def test_ready_tells_at_a_glance(sentence: str, replicas: list[Replica], expected: tuple[str, str]) -> None:
+    found = told(observed(replicas))
+    ready = condition(found, "Ready")
+    assert (ready["status"], ready["reason"]) == expected, sentence
+
+
+@pytest.mark.parametrize(("sentence", "replicas", "expected"), WORLDS)
+def test_every_status_fits_the_schema_and_the_vocabulary(
+    sentence: str, replicas: list[Replica], expected: tuple[str, str]
+) -> None:
+    found = told(observed(replicas))
+    schema = json.loads(json.dumps(SCHEMA["properties"]["status"]).replace('"format": "date-time"', '"x": 1'))
+    jsonschema.validate(found, schema)
+    assert set(found) <= set(schema["properties"]), "what the schema does not name is pruned"
+    for each in found["conditions"]:
+        assert each["reason"] in REASONS
+        assert each["observedGeneration"] == POOL.generation
+    assert [each["type"] for each in found["conditions"]] == [
+        *("Ready", "Available", "Progressing", "IdentityConsistent", "IntegrityHealthy")
+    ]
+
+
+@pytest.mark.parametrize(("sentence", "replicas", "expected"), WORLDS)
+def test_an_unchanged_world_gives_an_equal_status(
+    sentence: str, replicas: list[Replica], expected: tuple[str, str]
+) -> None:
+    first = told(observed(replicas))
+    again = told(observed(replicas, at=NOW + 1000), with_status(POOL, first))
+    assert json.dumps(again) == json.dumps(first), sentence
+
+
+def test_counts_are_of_what_is_there() -> None:
+    replicas = [cordoned("a"), a_replica("b", ready=False, identity=held("Learning")), a_replica("c")]
+    found = told(observed(replicas))
+    names = ("replicas", "readyReplicas", "servingReplicas", "updatedReplicas", "heldReplicas", "cordonedReplicas")
+    assert [found[name] for name in names] == [3, 1, 1, 3, 1, 1]
+    assert (found["revision"], found["fingerprint"]) == (REVISION, FINGERPRINT)
+    assert found["selector"] == f"{vocabulary.LABEL_POOL}=vision"
+
+
+def test_the_message_names_the_replica_and_what_was_measured() -> None:
+    found = told(observed(three(a_replica(ready=False, identity=held("ProbeFailed", probe=FAILED)))))
+    message = condition(found, "Ready")["message"]
+    assert message == "a: item 2 (image 112x112) promised 16, produced 64; 2 of 3 replicas serve"
+    assert condition(found, "IdentityConsistent")["status"] == "False"
+    assert condition(found, "Available")["status"] == "True"
+
+
+def test_at_most_twenty_cordoned_are_listed_the_worst_first() -> None:
+    replicas = [cordoned(f"r{index:02}", record=a_record(times=index)) for index in range(25)]
+    found = told(observed(replicas))
+    assert [each["name"] for each in found["cordoned"]][:2] == ["r24", "r23"]
+    assert (len(found["cordoned"]), found["cordonedTruncated"], found["cordonedReplicas"]) == (20, 5, 25)
+
+
+def test_the_last_bad_verdict_stays_with_its_time() -> None:
+    bad = three(a_replica(ready=False, identity=held("ProbeFailed", probe=FAILED)))
+    first = told(observed(bad))
+    assert first["verdict"]["reason"] == "ProbeFailed"
+    good = told(observed(three(a_replica()), at=NOW + 100), with_status(POOL, first))
+    assert good["verdict"] == first["verdict"]
+    again = told(observed(bad, at=NOW + 200), with_status(POOL, good))
+    assert again["verdict"]["at"] != first["verdict"]["at"], "another time it is another verdict"
+
+
+def test_a_transition_time_moves_only_with_its_status() -> None:
+    first = told(observed(three(a_replica(ready=False))))
+    second = told(
+        observed(three(a_replica(ready=False, identity=held("ProbeFailed", probe=FAILED))), at=NOW + 100),
+        with_status(POOL, first),
+    )
+    third = told(observed(three(a_replica()), at=NOW + 200), with_status(POOL, second))
+    times = [condition(each, "Ready")["lastTransitionTime"] for each in (first, second, third)]
+    assert times[0] == times[1] != times[2]
+
+
+def test_why_counters_are_unknown_is_told() -> None:
+    found = told(observed(three(a_replica()), problem="Prometheus answered 503"))
+    integrity = condition(found, "IntegrityHealthy")
+    assert (integrity["status"], integrity["reason"], integrity["message"]) == (
+        "Unknown",
+        "NoEvidence",
+        "Prometheus answered 503",
+    )
+
+
+def test_a_workload_that_cannot_progress_is_told() -> None:
+    stuck = Workload(revision=REVISION, desired=3, created=0, ready=0, message="exceeded quota")
+    world = replace(observed([]), workloads=(stuck,))
+    found = told(world, role=Role.TARGET)
+    assert condition(found, "Progressing")["reason"] == "DeadlineExceeded"
+    assert "exceeded quota" in condition(found, "Ready")["message"]
+
+
+def test_a_refused_spec_keeps_what_is_known() -> None:
+    before = told(observed(three(a_replica())))
+    found = refused(before, 7, "InvalidSpec", "spec.replicas: must be a number", NOW + 5)
+    assert found["observedGeneration"] == 7
+    assert found["revisions"] == before["revisions"]
+    ready = condition(found, "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "InvalidSpec")
+    again = refused(found, 7, "InvalidSpec", "spec.replicas: must be a number", NOW + 50)
+    assert again == found
