@@ -20,7 +20,6 @@ from aiohttp.typedefs import Handler
 
 from encoder_server import errors, keys, wire
 from encoder_server.admission import Admission
-from encoder_server.connections import Connections
 from encoder_server.engines import Engines
 from encoder_server.evidence import Evidence
 from encoder_server.lifecycle import State
@@ -65,8 +64,6 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
         evidence=evidence,
         metrics=metrics,
     )
-    app[keys.CONNECTIONS] = Connections()
-    replica.when_unready(app[keys.CONNECTIONS].close)
     app.on_response_prepare.append(_prepare)
     app.cleanup_ctx.append(_tasks)
     add_routes(app)
@@ -101,7 +98,6 @@ def _log_death(task: asyncio.Task[None]) -> None:
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     given = request.headers.get(_REQUEST_ID, "")
     request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
-    request.app[keys.CONNECTIONS].add(request.protocol)
     try:
         return await handler(request)
     except errors.EncoderServerError as error:
@@ -148,14 +144,26 @@ def serve(settings: Settings, engine_command: Sequence[str]) -> int:
     return 0
 
 
+async def start(app: web.Application) -> web.AppRunner:
+    """Start `app` and return its runner, which listens nowhere yet.
+
+    A handler is cancelled when its caller leaves, so that its place is free. When the replica stops serving,
+    idle connections are closed, and the others after their answer: they outlive a Service's endpoints.
+    """
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_WRITE_SECONDS)
+    await runner.setup()
+    if runner.server is not None:
+        app[keys.REPLICA].when_unready(runner.server.pre_shutdown)
+    return runner
+
+
 async def _serve(settings: Settings, engine_command: Sequence[str]) -> None:
     app = build(settings, engine_command)
     replica, admission = app[keys.REPLICA], app[keys.ADMISSION]
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_WRITE_SECONDS)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, replica.drain, f"signal {number.name}")
-    await runner.setup()
+    runner = await start(app)
     try:
         site = web.TCPSite(runner, settings.host, settings.port)
         try:

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from pythonjsonlogger.json import JsonFormatter
 
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None, *, engine_command: Sequence[str
 
         checkpoint.make(options.directory, seed=options.seed)
         return 0
-    settings = settings_from(options, os.environ, parser.error)
+    settings = _settings(options, os.environ, parser)
     _log_to_stderr(settings.log_level)
     try:
         return app.serve(settings, engine_command)
@@ -44,10 +45,14 @@ def main(arguments: Sequence[str] | None = None, *, engine_command: Sequence[str
         return 1
 
 
-def settings_from(
-    options: argparse.Namespace, environment: Mapping[str, str], refuse: Callable[[str], object]
-) -> Settings:
-    """Return the settings that `options` of `serve` name; bad ones are told to `refuse`, which must not return."""
+def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
+    """Return the settings that `arguments` (from `serve` on) name; bad usage exits with status 2 and one line."""
+    parser = _parser()
+    return _settings(parser.parse_args(arguments), environment, parser)
+
+
+def _settings(options: argparse.Namespace, environment: Mapping[str, str], parser: argparse.ArgumentParser) -> Settings:
+    refuse = parser.error
     _check_paths(options, refuse)
     if options.max_body_bytes > options.max_in_flight_bytes:
         refuse("argument --max-body-bytes: must not be more than --max-in-flight-bytes")
@@ -105,8 +110,14 @@ def _check_paths(options: argparse.Namespace, refuse: Callable[[str], object]) -
         refuse(f"argument --expected-identity: {expected} is not a file that can be read")
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong in one line; `--help` has the rest."""
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="encoder-server", description="Serve a multimodal encoder.")
+    parser = _Parser(prog="encoder-server", description="Serve a multimodal encoder.")
     commands = parser.add_subparsers(dest="command", required=True)
     make = commands.add_parser("make-checkpoint", help="write a small random checkpoint")
     make.add_argument("directory", metavar="DIR", type=Path)

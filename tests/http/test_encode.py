@@ -1,0 +1,157 @@
+"""POST /v1/encode over the full app."""
+
+import base64
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytest_asyncio
+import safetensors
+import safetensors.numpy
+
+from tests.http.under_test import Checkpoint, items, picture, serving
+
+WIRE = json.loads((Path(__file__).parents[1] / "contract" / "wire.json").read_text())
+MISMATCHES = {
+    "short": ("token_mismatch", "count", "Encoder produced 15 tokens, but preprocessor metadata expected 16"),
+    "surplus": ("token_mismatch", "count", "Encoder produced 19 tokens, but preprocessor metadata expected 16"),
+    "wide": ("width_mismatch", "width", "rows are 65 wide"),
+    "half": ("dtype_mismatch", "dtype", "rows are float16"),
+    "nan": ("nonfinite", "nonfinite", "not finite"),
+    "layout": ("layout", "layout", "position ids do not match"),
+    "missing": ("layout", "layout", "0 embeddings came back"),
+}
+# Pictures of these sizes are promised 16 tokens, and the stand-in engine does something with each.
+SIZES = {action: (112, 100 + place) for place, action in enumerate((*MISMATCHES, "stray", "bad"))}
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory):
+    """One server for all: what a request does to it must not matter to the next."""
+    folder = tmp_path_factory.mktemp("server")
+    checkpoint = Checkpoint(folder / "model")
+    checkpoint.write(sizes={f"{width}x{height}": action for action, (width, height) in SIZES.items()})
+    async with serving(folder, checkpoint) as serving_one:
+        yield serving_one
+
+
+async def test_a_picture_is_answered_in_json_as_the_contract_says(server):
+    answer = await server.encode(items((56, 56)), **{"X-Request-Id": "mine-1"})
+    assert answer.status == 200
+    assert answer.headers["X-Request-Id"] == "mine-1"
+    assert answer.json.keys() == WIRE["answerJson"].keys()
+    (item,) = answer.json["items"]
+    assert item.keys() == WIRE["answerJson"]["items"][0].keys()
+    assert (item["grid"], item["tokens"], item["shape"]) == ([1, 4, 4], 4, [4, 64])
+    values = np.frombuffer(base64.b64decode(item["data"]), "<f4").reshape(item["shape"])
+    assert np.array_equal(values, np.arange(256, dtype="f4").reshape(4, 64))
+    assert answer.json["fingerprint"] == (await server.identity())["fingerprint"]
+
+
+async def test_several_pictures_are_answered_in_safetensors_in_their_order(server, tmp_path):
+    answer = await server.encode(items((56, 56), (112, 56)), accept="*/*")
+    assert answer.headers["Content-Type"] == WIRE["answerSafetensors"]["contentType"]
+    tensors = safetensors.numpy.load(answer.body)
+    assert {name: value.shape for name, value in tensors.items()} == {"item.0": (4, 64), "item.1": (8, 64)}
+    file = tmp_path / "answer.safetensors"
+    file.write_bytes(answer.body)
+    with safetensors.safe_open(file, "numpy") as opened:
+        metadata = opened.metadata()
+    assert metadata.keys() == WIRE["answerSafetensors"]["metadata"].keys()
+    assert [item["tokens"] for item in json.loads(metadata["items"])] == [4, 8]
+
+
+async def test_a_data_url_is_read_whatever_type_it_states(server):
+    url = f"data:image/jpeg;base64,{picture(form='PNG')}"
+    answer = await server.encode({"items": [{"modality": "image", "url": url}]})
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF"])
+async def test_every_known_format_is_read(server, form):
+    answer = await server.encode({"items": [{"modality": "image", "data": picture(form=form)}]})
+    assert answer.status == 200
+
+
+@pytest.mark.parametrize("row", WIRE["rejectedRequests"], ids=lambda row: row["name"])
+async def test_a_bad_request_is_rejected_by_name(server, row):
+    before = await server.metric("encoder_requests_total", code=row["code"])
+    answer = await server.encode(row["body"])
+    assert (answer.status, answer.code) == (row["status"], row["code"])
+    assert row["names"] in answer.message
+    assert await server.metric("encoder_requests_total", code=row["code"]) == before + 1
+
+
+async def test_a_body_that_is_no_json_is_rejected(server):
+    answer = await server.encode(b"\x00{")
+    assert (answer.status, answer.code, answer.message) == (400, "bad_request", "body is not JSON")
+
+
+async def test_an_accept_that_cannot_be_met_is_not_acceptable(server):
+    answer = await server.encode(items((56, 56)), accept="text/html")
+    assert (answer.status, answer.code) == (406, "not_acceptable")
+
+
+async def test_unknown_paths_and_methods_answer_in_json(server):
+    assert ((await server.get("/nowhere")).code, (await server.get("/v1/encode")).code) == (
+        "not_found",
+        "method_not_allowed",
+    )
+
+
+@pytest.mark.parametrize("given", ["", "a" * 129, "with space", 'quote"'])
+async def test_an_unsafe_request_id_is_replaced(server, given):
+    answer = await server.encode([], **{"X-Request-Id": given})
+    assert answer.headers["X-Request-Id"] == answer.json["error"]["request_id"] != given
+
+
+@pytest.mark.parametrize(("action", "code", "result", "text"), [(key, *row) for key, row in MISMATCHES.items()])
+async def test_a_failed_check_names_its_item_and_fails_its_request_alone(server, action, code, result, text):
+    labels = {"modality": "image", "source": "fresh"}
+    failed = await server.metric("encoder_token_checks_total", result=result, **labels)
+    passed = await server.metric("encoder_token_checks_total", result="ok", **labels)
+    media = await server.metric("encoder_mismatched_media_total")
+    bad = await server.encode(items((56, 56), SIZES[action]))
+    again = await server.encode(items(SIZES[action]))
+    good = await server.encode(items((56, 56)))
+    assert (bad.status, bad.code, again.code, good.status) == (502, code, code, 200)
+    assert text in bad.message
+    assert "(item 1, image)" in bad.message
+    (culprit,) = bad.json["error"]["items"]
+    assert culprit.keys() == WIRE["error"]["error"]["items"][0].keys()
+    assert (culprit["index"], culprit["promised"], culprit["model_revision"]) == (1, 16, "b3" * 32)
+    assert await server.metric("encoder_token_checks_total", result=result, **labels) == failed + 2
+    assert await server.metric("encoder_token_checks_total", result="ok", **labels) == passed + 2
+    assert await server.metric("encoder_mismatched_media_total") == media + 1
+    violation = (await server.identity())["recentViolations"][0]
+    assert (violation["width"], violation["height"], violation["result"]) == (*SIZES[action], result)
+
+
+async def test_rows_that_belong_to_nobody_fail_the_whole_request(server):
+    answer = await server.encode(items((56, 56), SIZES["stray"]))
+    assert (answer.status, answer.code, len(answer.json["error"]["items"])) == (502, "layout", 2)
+
+
+async def test_the_callers_own_count_is_compared_and_never_held_against_the_replica(server):
+    media = await server.metric("encoder_mismatched_media_total")
+    answer = await server.encode(items((56, 56), expected_tokens=5))
+    assert (answer.status, answer.code) == (422, "promise_mismatch")
+    assert answer.json["error"]["items"][0]["promised"] == 4
+    assert (await server.encode(items((56, 56), expected_tokens=4))).status == 200
+    assert await server.metric("encoder_mismatched_media_total") == media
+
+
+async def test_a_medium_that_the_engine_cannot_read_is_the_callers_fault(server):
+    answer = await server.encode(items(SIZES["bad"]))
+    assert (answer.status, answer.code) == (400, "bad_media")
+    assert "items[0]" in answer.message
+
+
+async def test_neither_payload_nor_library_text_is_in_the_answer(server):
+    secret = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"secret" * 20).decode()
+    answer = await server.encode({"items": [{"modality": "image", "data": secret}]})
+    assert answer.code == "bad_media"
+    for forbidden in (b"secret", secret[:12].encode(), b"BytesIO", b"0x", b"Pillow"):
+        assert forbidden not in answer.body

@@ -1,0 +1,143 @@
+"""Engines that die, hang, refuse or come back as another: what it costs, and what the server says of itself."""
+
+import asyncio
+import os
+
+import pytest
+
+from tests.http.under_test import items, until
+
+
+async def test_an_engine_killed_once_in_a_batch_costs_nobody_anything(start, checkpoint):
+    checkpoint.write(sizes={"112x56": "die-once"})
+    server = await start()
+    answer = await server.encode(items((112, 56)))
+    assert answer.status == 200
+    assert await server.metric("encoder_engine_restarts_total") == 1
+
+
+@pytest.mark.parametrize("action", ["die", "crash-late"])
+async def test_a_batch_that_kills_every_engine_fails_alone(start, checkpoint, action):
+    checkpoint.write(sizes={"112x56": action})
+    server = await start()
+    answer = await server.encode(items((112, 56)))
+    assert (answer.status, answer.code) == (503, "engine_lost")
+    assert "Retry-After" in answer.headers
+    await server.until_state("READY")
+    assert (await server.encode(items((56, 56)))).status == 200
+    assert (await server.get("/healthz")).status == 200
+
+
+async def test_a_second_engine_serves_while_the_first_is_down(start, checkpoint):
+    checkpoint.write(sizes={"112x56": "die-once"})
+    server = await start("--engines=2", "--backoff-seconds=60")
+    await server.until_load(enginesReady=2)
+    assert (await server.encode(items((112, 56)))).status == 200
+    await server.until_load(enginesReady=1)
+    assert (await server.get("/readyz")).status == 200
+    assert (await server.encode(items((56, 56)))).status == 200
+
+
+async def test_a_stuck_engine_is_killed_and_its_request_ends_by_its_deadline(start, checkpoint):
+    checkpoint.write(sizes={"112x56": "hang"})
+    server = await start("--deadline-seconds=0.4", "--grace-seconds=0.1")
+    answer = await server.encode(items((112, 56)))
+    assert (answer.status, answer.code) == (504, "promise_timeout")
+    await server.until_state("FAILED", "EngineLost")
+    await server.until_state("READY")
+    assert await server.metric("encoder_engine_restarts_total") == 1
+
+
+async def test_who_waits_behind_a_stuck_engine_has_a_definite_end_too(start, checkpoint):
+    checkpoint.write(sizes={"112x56": "hang"})
+    server = await start("--deadline-seconds=0.4", "--grace-seconds=5")
+    answers = await asyncio.gather(*(server.encode(items(size)) for size in [(112, 56), (56, 56), (56, 56)]))
+    assert [answer.code for answer in answers] == ["promise_timeout"] * 3
+
+
+async def test_a_checkpoint_that_is_refused_can_be_repaired(start, checkpoint):
+    checkpoint.write(refuse="config.json has no model_type")
+    server = await start(state="FAILED")
+    ready = await server.get("/readyz")
+    assert ready.status == 503
+    assert ready.json == {"state": "FAILED", "reason": "LoadFailed", "message": "config.json has no model_type"}
+    assert (await server.get("/healthz")).status == 200
+    assert (await server.encode(items((56, 56)))).code == "engine_lost"
+    checkpoint.write()
+    await server.until_state("READY")
+
+
+async def test_an_engine_that_cannot_even_say_why_is_reported(start, checkpoint):
+    (checkpoint.directory / "script.json").unlink()
+    server = await start(state="FAILED")
+    identity = await server.until_state("FAILED", "LoadFailed")
+    assert "exited with status 1" in identity["message"]
+
+
+async def test_an_engine_that_comes_back_as_another_is_refused(start, checkpoint):
+    checkpoint.write(sizes={"112x56": "die"})
+    server = await start()
+    checkpoint.write(weights="ff" * 32)
+    answer = await server.encode(items((112, 56)))
+    assert answer.code in ("engine_lost", "promise_timeout")
+    identity = await server.until_state("FAILED", "EngineLost")
+    identity = await until(lambda: _other_weights(server))
+    assert identity["exact"]["weights"] == "b3" * 32
+    checkpoint.write()
+    await server.until_state("READY")
+
+
+async def _other_weights(server):
+    identity = await server.identity()
+    return "another weights" in identity["message"] and identity
+
+
+async def test_a_full_server_refuses_at_once_and_a_caller_who_leaves_frees_a_place(start, checkpoint):
+    checkpoint.write(sizes={"112x56": "gate"})
+    server = await start("--max-in-flight=2")
+    first = asyncio.create_task(server.encode(items((112, 56))))
+    await server.until_load(inFlight=1, queued=0)
+    second = asyncio.create_task(server.encode(items((56, 56))))
+    await server.until_load(inFlight=2, queued=1)
+    third = await server.encode(items((56, 56)))
+    assert (third.status, third.code) == (429, "overloaded")
+    assert "Retry-After" in third.headers
+    second.cancel()
+    await server.until_load(inFlight=1, queued=0)
+    fourth = asyncio.create_task(server.encode(items((56, 56))))
+    await server.until_load(inFlight=2)
+    await open_gate(server)
+    assert [(await task).status for task in (first, fourth)] == [200, 200]
+    assert await server.metric("encoder_requests_total", code="cancelled") == 1
+    checks = await server.metric("encoder_token_checks_total", modality="image", source="fresh", result="ok")
+    assert checks == 2
+
+
+async def test_bytes_in_flight_are_bounded_too(start, checkpoint):
+    checkpoint.write(sizes={"112x56": "gate"})
+    server = await start("--max-in-flight-bytes=4000", "--max-body-bytes=3000")
+    first = asyncio.create_task(server.encode(items((112, 56))))
+    await server.until_load(inFlight=1, queued=0)
+    large = items((56, 56)) | {"padding": " " * 2500}
+    second = asyncio.create_task(server.encode(items((112, 56))))
+    await server.until_load(inFlight=2)
+    refused = await server.encode(b" " * 3000 if large else b"")
+    load = (await server.get("/v1/load")).json
+    assert (refused.code, load["inFlight"]) == ("overloaded" if load["inFlightBytes"] > 1000 else "bad_request", 2)
+    await open_gate(server)
+    await open_gate(server)
+    assert [(await task).status for task in (first, second)] == [200, 200]
+    await server.until_load(inFlight=0, inFlightBytes=0)
+
+
+async def open_gate(server):
+    """Let the engine go on that waits at its gate."""
+
+    async def opened():
+        try:
+            os.close(os.open(server.model / "gate", os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            return False  # No engine has come to the gate yet.
+        return True
+
+    await until(opened)

@@ -1,0 +1,34 @@
+"""What a request may cost, and who gives it back."""
+
+import socket
+from collections.abc import AsyncIterator
+
+from tests.http.under_test import items
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    """A body of which nobody states the length."""
+    yield body
+
+
+async def test_limits_are_named_with_the_item(start):
+    server = await start("--max-items=2", "--max-pixels=10000", "--max-body-bytes=5000")
+    many = await server.encode(items((56, 56), (56, 56), (56, 56)))
+    large = await server.encode(items((56, 56), (200, 200)))
+    heavy = await server.encode(b" " * 6000)
+    chunked = await server.encode(_pieces(b" " * 6000))
+    assert [answer.code for answer in (many, large, heavy, chunked)] == ["limit_exceeded"] * 4
+    assert "limit is 2" in many.message
+    assert "items[1]: 200x200" in large.message
+    assert "10000" in large.message
+    assert "5000" in heavy.message
+
+
+async def test_a_broken_off_body_gives_its_place_back(start):
+    server = await start("--max-in-flight=1")
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as sock:
+        sock.sendall(b"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        await server.until_load(inFlight=1)
+    await server.until_load(inFlight=0)
+    assert (await server.encode(items((56, 56)))).status == 200

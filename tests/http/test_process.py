@@ -1,0 +1,99 @@
+"""The real command as a process: signals, orders to restart, and bad usage."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.http.test_engine_faults import open_gate
+from tests.http.under_test import Client, Pod, items, until
+
+PROGRAM = str(Path(__file__).with_name("serve_stand_in.py"))
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+class Process(Client):
+    """A server in a process of its own."""
+
+    async def ended(self) -> int:
+        async def status():
+            return [self.process.returncode] if self.process.poll() is not None else None
+
+        return (await until(status))[0]
+
+
+@asynccontextmanager
+async def running(tmp_path, checkpoint):
+    log = tmp_path / "log"
+    pod = Pod(tmp_path / "pod")
+    command = [sys.executable, PROGRAM, "serve", str(checkpoint.directory), "--port=0", "--engines=1"]
+    command.append(f"--pod-directory={pod.directory}")
+    with open(log, "wb") as file:
+        process = subprocess.Popen(command, stderr=file, env=ENVIRONMENT)
+    try:
+        async with aiohttp.ClientSession() as session:
+
+            async def listening():
+                assert process.poll() is None, log.read_text()
+                lines = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+                return next((line["addresses"] for line in lines if line["message"] == "listening"), None)
+
+            ((host, port),) = await until(listening)
+            server = Process(url=f"http://{host}:{port}", session=session)
+            server.process, server.pod, server.model = process, pod, checkpoint.directory
+            await server.until_state("READY")
+            yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_sigterm_finishes_what_was_accepted_and_exits_with_zero(tmp_path, checkpoint):
+    checkpoint.write(sizes={"112x56": "gate"})
+    async with running(tmp_path, checkpoint) as server:
+        accepted = asyncio.create_task(server.encode(items((112, 56))))
+        await server.until_load(inFlight=1, queued=0)
+        server.process.send_signal(signal.SIGTERM)
+        await server.until_state("DRAINING", "Draining")
+        refused = await server.encode(items((56, 56)))
+        assert (refused.status, refused.code, refused.headers["Connection"]) == (503, "draining", "close")
+        assert (await server.get("/readyz")).status == 503
+        await open_gate(server)
+        assert (await accepted).status == 200
+        assert await server.ended() == 0
+
+
+async def test_an_ordered_restart_exits_with_zero(tmp_path, checkpoint):
+    async with running(tmp_path, checkpoint) as server:
+        boot = (await server.identity())["bootId"]
+        server.pod.cordon(**{"encoderpool.io/order-restart": {"id": "restart-2-1", "bootId": boot}})
+        assert await server.ended() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["serve", "/nowhere"], "argument DIR: /nowhere is not a directory"),
+        (["serve", "/tmp", "--max-items=0"], "argument --max-items: '0' is not a whole number of at least 1"),
+        (["serve", "/tmp", "--port=x"], "argument --port: 'x' is not a port"),
+        (["serve", "/tmp", "--expected-identity=/tmp"], "argument --expected-identity: /tmp is not a file"),
+        (["serve"], "the following arguments are required: DIR"),
+        ([], "the following arguments are required: command"),
+    ],
+)
+def test_bad_usage_is_told_in_one_line(arguments, text, capsys):
+    from encoder_server import cli
+
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    error = capsys.readouterr().err
+    assert left.value.code == 2
+    assert text in error
+    assert error.count("\n") == 1

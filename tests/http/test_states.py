@@ -1,0 +1,170 @@
+"""From starting to draining: what the replica says of itself, and whom it serves."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import aiohttp
+
+from tests.http.test_engine_faults import open_gate
+from tests.http.under_test import REVISION, items, until
+
+CONTRACT = Path(__file__).parents[1] / "contract"
+IDENTITY = json.loads((CONTRACT / "identity.json").read_text())
+ORDERS = json.loads((CONTRACT / "orders.json").read_text())
+
+
+def expect(server, **changes):
+    """Write the expected-identity file as the operator does."""
+    learned = json.loads((CONTRACT / "expected.json").read_text())["learned"]
+    server.expected.write_text(json.dumps(learned | {"signature": None} | changes))
+
+
+async def test_a_replica_in_a_pool_is_held_until_it_is_what_the_file_says(start):
+    server = await start(in_pool=True, state="HELD")
+    identity = await server.identity()
+    assert (identity["reason"], identity["expected"], identity["probe"]["result"]) == ("Learning", None, "passed")
+    held = await server.encode(items((56, 56)))
+    assert (held.status, held.code, held.headers["Connection"]) == (503, "held", "close")
+    expect(server, fingerprint="0" * 64)
+    await server.until_state("HELD", "FingerprintDrift")
+    expect(server, fingerprint=identity["fingerprint"])
+    await server.until_state("READY", "AsExpected")
+    assert (await server.encode(items((56, 56)))).status == 200
+    server.expected.unlink()
+    server.expected.write_text("not json")
+    expect(server, fingerprint=identity["fingerprint"], signature="AAAA" * 21 + "AA==")
+    await server.until_state("HELD", "SignatureDrift")
+
+
+async def test_an_expected_file_that_vanishes_takes_no_serving_replica_down(start):
+    server = await start(in_pool=True, state="HELD")
+    expect(server, fingerprint=(await server.identity())["fingerprint"])
+    await server.until_state("READY")
+    server.expected.write_text("{")
+    server.pod.cordon()
+    await server.until_state("CORDONED")
+    server.pod.write({}, {})
+    await server.until_state("READY")
+
+
+async def test_a_replica_whose_probe_fails_is_held_whatever_is_expected(start, checkpoint):
+    checkpoint.write(golden="count")
+    server = await start(state="HELD")
+    identity = await server.identity()
+    assert (identity["reason"], identity["probe"]["result"]) == ("ProbeFailed", "failed")
+    assert identity["message"] == (
+        "Encoder produced 3 tokens, but preprocessor metadata expected 4 (image 56x56, item 0)"
+    )
+    assert len(identity["fingerprint"]) == 64
+    assert await server.metric("encoder_token_checks_total", modality="image", source="probe", result="count") == 1
+
+
+async def test_the_identity_has_the_contracts_shape_in_every_state(start):
+    server = await start()
+    answer = await server.get("/v1/identity")
+    assert answer.headers["Cache-Control"] == "no-store"
+    example = IDENTITY["admitted"]
+    assert list(answer.json) == list(example)
+    assert answer.json["exact"].keys() == example["exact"].keys()
+    assert answer.json["exact"]["probe"] == example["exact"]["probe"]
+    assert answer.json["probe"].keys() == example["probe"].keys()
+    assert answer.json["probe"]["items"] == example["probe"]["items"]
+    assert answer.json["check"] == example["check"]
+
+
+async def test_a_cordon_closes_the_connections_that_idle_and_refuses_new_requests(start):
+    server = await start()
+    connector = aiohttp.TCPConnector(limit=1)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        async with session.get(server.url + "/readyz") as response:
+            assert response.status == 200
+            idle = response.connection.transport
+        server.pod.cordon()
+        await until(lambda: _closing(idle))
+    ready = await server.get("/readyz")
+    assert (ready.status, ready.json["state"], ready.json["reason"]) == (503, "CORDONED", "Cordoned")
+    refused = await server.encode(items((56, 56)))
+    assert (refused.status, refused.code) == (503, "cordoned")
+    assert (refused.headers["Connection"], refused.headers["Retry-After"]) == ("close", "1")
+    assert await server.metric("encoder_ready", reason="Cordoned") == 0
+    server.pod.write({"encoderpool.io/serving": "true"}, {})
+    await server.until_state("READY")
+
+
+async def _closing(transport):
+    return transport.is_closing()
+
+
+async def test_a_request_that_was_admitted_before_the_cordon_is_answered_and_then_closed(start, checkpoint):
+    checkpoint.write(sizes={"112x56": "gate"})
+    server = await start()
+    accepted = asyncio.create_task(server.encode(items((112, 56))))
+    await server.until_load(inFlight=1, queued=0)
+    server.pod.cordon()
+    await server.until_state("CORDONED")
+    await open_gate(server)
+    assert ((await accepted).status, (await accepted).headers["Connection"]) == (200, "close")
+
+
+def probe_order(boot_id, sizes, order_id="probe-2-1"):
+    value = ORDERS["probe"]["value"] | {"bootId": boot_id, "sizes": sizes, "id": order_id}
+    return {ORDERS["probe"]["annotation"]: value}
+
+
+async def test_an_ordered_probe_runs_on_a_cordoned_replica_and_is_reported(start, checkpoint):
+    checkpoint.write(sizes={"640x480": "short"})
+    server = await start()
+    boot = (await server.identity())["bootId"]
+    server.pod.cordon(**probe_order(boot, ORDERS["probe"]["value"]["sizes"]))
+
+    async def done():
+        identity = await server.identity()
+        order = identity["orders"]["probe"]
+        return order and order["result"] != "running" and identity
+
+    identity = await until(done)
+    assert identity["state"] == "CORDONED"
+    assert identity["orders"]["probe"] == {"id": "probe-2-1", "result": "failed"}
+    assert (identity["probe"]["orderId"], identity["probe"]["result"]) == ("probe-2-1", "failed")
+    assert [item["result"] for item in identity["probe"]["items"]] == ["ok", "count"]
+    assert identity["recentViolations"] == []
+    labels = {"modality": "image", "result": "count"}
+    assert await server.metric("encoder_token_checks_total", source="probe", **labels) == 1
+    assert await server.metric("encoder_token_checks_total", source="fresh", **labels) == 0
+    server.pod.cordon(**probe_order(boot, [], "probe-2-2"))
+    await until(lambda: _probe_is(server, {"id": "probe-2-2", "result": "passed"}))
+
+
+async def _probe_is(server, wanted):
+    return (await server.identity())["orders"]["probe"] == wanted
+
+
+async def test_an_order_for_another_boot_or_without_sense_is_ignored(start):
+    server = await start()
+    other = probe_order("0" * 32, []) | {ORDERS["restart"]["annotation"]: ORDERS["restart"]["value"]}
+    server.pod.cordon(**other)
+    await server.until_state("CORDONED")
+    server.pod.write({}, {ORDERS["probe"]["annotation"]: "nonsense", ORDERS["restart"]["annotation"]: [1]})
+    identity = await server.until_state("READY")
+    assert identity["orders"] == {"probe": None, "restart": None}
+
+
+async def test_a_probe_that_kills_its_engine_has_failed(start, checkpoint):
+    checkpoint.write(sizes={"640x480": "die"})
+    server = await start()
+    boot = (await server.identity())["bootId"]
+    server.pod.cordon(**probe_order(boot, ORDERS["probe"]["value"]["sizes"]))
+    await until(lambda: _probe_is(server, {"id": "probe-2-1", "result": "failed"}))
+    await server.until_state("CORDONED")
+
+
+async def test_the_front_answers_limits_and_load(start):
+    server = await start()
+    limits = (await server.get("/v1/limits")).json
+    assert (limits["modalities"], limits["maxItems"], limits["maxPixels"]) == (["image"], 16, 16777216)
+    load = (await server.get("/v1/load")).json
+    assert load == {"inFlight": 0, "inFlightBytes": 0, "queued": 0, "enginesReady": 1, "engines": 1}
+    info = {"fingerprint": (await server.identity())["fingerprint"], "revision": REVISION, "pod_uid": "0b6b"}
+    boot = (await server.identity())["bootId"]
+    assert await server.metric("encoder_identity_info", **info, boot_id=boot) == 1
