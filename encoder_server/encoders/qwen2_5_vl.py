@@ -73,7 +73,10 @@ class Qwen25VLEncoder:
         tower = read_tower(source.model, _PREFIXES)
         model = _build(config, tower)
         dtype = _dtype(source.dtype, tower)
-        model = model.to(device=torch.device(source.device), dtype=dtype).eval().requires_grad_(False)
+        # Parameters alone are cast: the angles of the positions stay float32, as the library loads them.
+        for parameter in model.parameters():
+            parameter.data = parameter.data.to(dtype)
+        model = model.to(device=torch.device(source.device)).eval().requires_grad_(False)
         return cls(model=model, processor=processor, weights=tower.digest)
 
     def describe(self) -> Description:
@@ -104,7 +107,7 @@ class Qwen25VLEncoder:
             cost=side * side,
             tensors={"pixel_values": torch.zeros(side * side, weight.shape[1])},
         )
-        Qwen25VLEncoder.encode(self, [blank])
+        self.encode([blank])
 
     def preprocess(self, media: Sequence[Picture]) -> list[Features]:
         """See `Encoder.preprocess`; `grid` is (time, height, width) in patches."""

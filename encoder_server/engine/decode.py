@@ -39,8 +39,8 @@ def decode_picture(data: bytes | memoryview, *, max_pixels: int) -> Picture:
                 _limit(image.size, max_pixels)
                 image.load()
                 _limit(image.size, max_pixels)
-                upright = ImageOps.exif_transpose(image)
-                return Picture(pixels=np.array(to_rgb(upright)))
+                ImageOps.exif_transpose(image, in_place=True)
+                return Picture(pixels=np.array(to_rgb(image)))
         except (BadMediaError, MemoryError):
             raise
         except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:

@@ -75,7 +75,6 @@ def test_every_mode_that_pillow_can_make_comes_out_as_rgb() -> None:
         "LA",
         "PA",
         "RGBa",
-        "La",
         "I;16",
     ):
         assert to_rgb(Image.new(mode, (3, 2))).mode == "RGB", mode

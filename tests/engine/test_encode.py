@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy
 import pytest
 import torch
 
-from encoder_server.encoders import Features, Picture, UnfitMediaError
+from encoder_server.encoders import Features, Picture, Source, UnfitMediaError
 from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
 from encoder_server.engine.pipeline import NotEncodedError, Pipeline
 from support.encoders import picture, pipeline_of, prepare
@@ -112,12 +111,7 @@ def test_a_batch_that_loses_an_item_is_run_item_by_item(checkpoint: Path, pipeli
 class Small(Qwen25VLEncoder):
     """Has memory for 50 patches at once."""
 
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        self.calls: list[int] = []
-
     def encode(self, features: Sequence[Features]) -> list[torch.Tensor]:
-        self.calls.append(len(features))
         if sum(item.cost for item in features) > 50:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return super().encode(features)
@@ -152,6 +146,13 @@ def test_half_precision_rows_are_sent_as_they_are(checkpoint: Path, pipeline: Pi
     assert embedding.raw().nbytes == 4 * 64 * 2
     assert numpy.abs(half.rows(picture(56, 56)) - pipeline.rows(picture(56, 56))).max() < 0.1
     assert {item.result for item in half.probe([])} == {"ok"}
+
+
+def test_positions_keep_their_precision_whatever_the_weights_are_cast_to(checkpoint: Path) -> None:
+    source = Source(model=checkpoint, processor=checkpoint, device="cpu", dtype="bfloat16")
+    model = Qwen25VLEncoder.load(source)._model
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+    assert {buffer.dtype for buffer in model.buffers()} == {torch.float32}
 
 
 def test_rows_asked_for_in_process_say_why_there_are_none(pipeline: Pipeline) -> None:
