@@ -1,0 +1,72 @@
+# `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV ?= .venv
+cluster := tests/cluster/cluster
+crd := charts/encoderpool/files/encoderpools.yaml
+quick := tests/unit tests/property tests/contract tests/http
+export PATH := $(abspath $(VENV))/bin:$(PATH)
+step := . scripts/step.sh; step
+
+.PHONY: help
+help: ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+.PHONY: venv
+venv: ## Make the Python environment from constraints/dev.txt (VENV=.venv)
+	@scripts/venv $(VENV)
+
+.PHONY: check
+check: venv ## Lint, types, import rules and the tests that need neither torch nor a cluster
+	@$(step) "ruff check" ruff check --quiet .
+	@$(step) "ruff format" ruff format --quiet --check .
+	@$(step) "mypy" mypy encoder_server operator/encoder_operator tests
+	@$(step) "lint-imports" lint-imports
+	@if command -v shellcheck >/dev/null; then $(step) "shellcheck" scripts/shell-lint; fi
+	@$(step) "quick tests" pytest -q $(wildcard $(quick))
+
+.PHONY: test
+test: ## Everything: packages, check, the engine's tests, and a real cluster, started anew, with the e2e tests
+	@$(cluster) packages
+	@$(MAKE) check
+	@$(step) "engine tests" pytest -q tests/engine
+	@$(cluster) fresh
+	@$(cluster) images
+	@$(cluster) prometheus
+	@$(step) "end-to-end tests" $(cluster) run pytest tests/e2e
+
+.PHONY: demo
+demo: ## Set everything up, then show a pool that notices, cordons and repairs; the cluster stays up
+	@$(MAKE) cluster-up
+	@$(cluster) run scripts/demo
+
+.PHONY: demo-down
+demo-down: cluster-down ## Stop what `make demo` left running
+
+.PHONY: cluster-up
+cluster-up: ## A cluster with the images and Prometheus: quick where it is there already
+	@$(cluster) packages
+	@$(MAKE) venv
+	@$(cluster) up
+	@$(cluster) images
+	@$(cluster) prometheus
+
+.PHONY: cluster-down
+cluster-down: ## Stop the cluster; its image store stays
+	@$(cluster) down
+
+.PHONY: images
+images: ## Build the images and put them into the running cluster, only what changed
+	@$(cluster) images
+
+.PHONY: pins
+pins: ## Write constraints/ anew from pyproject.toml (UPGRADE=1: newest versions)
+	@scripts/pins $(if $(UPGRADE),--upgrade)
+
+.PHONY: crds
+crds: ## Copy the one source of the schema into the chart
+	@mkdir -p $(dir $(crd))
+	@cp crds/encoderpools.yaml $(crd)

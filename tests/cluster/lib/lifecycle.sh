@@ -1,0 +1,112 @@
+# shellcheck shell=bash
+# Up and down. A run that was killed leaves mounts, namespaces, cgroups and dead pids: `up` starts by removing them.
+
+cluster_digest() { files_digest "$here/cluster" "$here/lib" "$here/go" "$here/images/pause"; }
+
+healthy() {
+  local name
+  [ "$(cat "$run/digest" 2>/dev/null)" = "$(cluster_digest)" ] || return 1
+  for name in "${daemons[@]}"; do running "$name" || return 1; done
+  [ "$(kubectl get node "$node" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2>/dev/null)" = True ]
+}
+
+up() {
+  build
+  healthy && return
+  step "starting the cluster" start_all
+}
+
+fresh() {
+  build
+  step "starting the cluster anew" start_all
+}
+
+start_all() {
+  stop_all
+  mkdir -p "$run"/{pki,log,etcd,cni,manifests} "$store"
+  make_network
+  make_cgroups
+  certificates
+  write_config
+  cd "$run"
+  start_containerd
+  start_control_plane
+  pause_image
+  start_node
+  until_true 60 "the node to register" kubectl get node "$node"
+  kubectl wait --for=condition=Ready "node/$node" --timeout=60s >/dev/null
+  cluster_digest >"$run/digest"
+}
+
+start_containerd() {
+  # What the last run's pods left in the store that stays; containerd keeps what it read at start in memory,
+  # so the leftovers must be gone from the disk before the start that counts.
+  PATH=$bin:$PATH start containerd "$bin/containerd" --config "$run/containerd.toml"
+  until_true 30 containerd ctr version
+  if forget_containers; then return; fi
+  stop containerd
+  rm -rf "$store"/io.containerd.grpc.v1.cri/{containers,sandboxes} "$store"/io.containerd.cri.v1.*/{containers,sandboxes}
+  PATH=$bin:$PATH start containerd "$bin/containerd" --config "$run/containerd.toml"
+  until_true 30 containerd ctr version
+}
+
+forget_containers() { # false where there was something to forget
+  local id found=0
+  for id in $(ctr containers ls -q); do
+    found=1
+    ctr containers rm "$id" >/dev/null 2>&1 || true
+  done
+  for id in $(ctr sandboxes ls 2>/dev/null | awk 'NR > 1 {print $1}'); do
+    found=1
+    ctr sandboxes rm --force "$id" >/dev/null 2>&1 || true
+  done
+  return "$found"
+}
+
+start_control_plane() {
+  local pki=$run/pki name kubeconfig
+  start etcd "$bin/etcd" --data-dir "$run/etcd" --unsafe-no-fsync
+  start apiserver "$bin/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 --advertise-address="$node_ip" \
+    --service-cluster-ip-range="$service_range" --client-ca-file="$pki/ca.crt" \
+    --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
+    --service-account-key-file="$pki/sa.key" --service-account-signing-key-file="$pki/sa.key" \
+    --service-account-issuer=https://kubernetes.default.svc --authorization-mode=Node,RBAC --allow-privileged=true \
+    --kubelet-preferred-address-types=InternalIP \
+    --kubelet-client-certificate="$pki/admin.crt" --kubelet-client-key="$pki/admin.key"
+  until_true 60 "the API server" kubectl get --raw /readyz
+  kubeconfig=$run/controller-manager.kubeconfig
+  start controller-manager "$bin/kube-controller-manager" --kubeconfig="$kubeconfig" \
+    --authentication-kubeconfig="$kubeconfig" --authorization-kubeconfig="$kubeconfig" --leader-elect=false \
+    --service-account-private-key-file="$pki/sa.key" --root-ca-file="$pki/ca.crt" --use-service-account-credentials=true \
+    --allocate-node-cidrs=true --cluster-cidr="$pod_range" --service-cluster-ip-range="$service_range"
+  kubeconfig=$run/scheduler.kubeconfig
+  start scheduler "$bin/kube-scheduler" --kubeconfig="$kubeconfig" \
+    --authentication-kubeconfig="$kubeconfig" --authorization-kubeconfig="$kubeconfig" --leader-elect=false
+  kubectl create clusterrolebinding kube-proxy --clusterrole=system:node-proxier --user=system:kube-proxy >/dev/null
+}
+
+start_node() {
+  start kubelet "$bin/kubelet" --config="$run/kubelet.yaml" --kubeconfig="$run/kubelet.kubeconfig" \
+    --root-dir="$run/kubelet" --hostname-override="$node" --node-ip="$node_ip"
+  start proxy "$bin/kube-proxy" --kubeconfig="$run/proxy.kubeconfig" --proxy-mode=nftables --cluster-cidr="$pod_range" \
+    --hostname-override="$node" --conntrack-max-per-core=0
+}
+
+down() { step "stopping the cluster" stop_all; }
+
+stop_all() {
+  local mount
+  # The kubelet first: it would start again what is killed.
+  stop proxy kubelet scheduler controller-manager apiserver etcd
+  stop_strays
+  empty_cgroups
+  awk -v prefix="$run/" 'index($2, prefix) == 1 {print $2}' /proc/mounts | sort -r |
+    while read -r mount; do umount -l "$mount" || true; done
+  rm -rf "$run"
+  remove_network
+}
+
+run_inside() {
+  [ -f "$run/admin.kubeconfig" ] || die "no cluster is up (tests/cluster/cluster up starts it)"
+  KUBECONFIG=$run/admin.kubeconfig PATH=$bin:$PATH exec nsenter "--net=/run/netns/$ns" "$@"
+}

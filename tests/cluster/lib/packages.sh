@@ -1,0 +1,46 @@
+# shellcheck shell=bash
+# What the machine must have. Installed where this is Debian and we are root, named otherwise.
+
+packages=(
+  buildah skopeo runc debootstrap containernetworking-plugins
+  nftables iptables conntrack iproute2 procps util-linux openssl
+  gcc libc6-dev ca-certificates python3-venv
+)
+programs=(buildah skopeo runc debootstrap nft iptables conntrack ip sysctl nsenter flock setsid openssl gcc go python3)
+
+missing_packages() {
+  local name
+  for name in "${packages[@]}"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || echo "$name"
+  done
+}
+
+missing_programs() {
+  local name
+  for name in "${programs[@]}"; do command -v "$name" >/dev/null || echo "$name"; done
+  [ -x /usr/lib/cni/bridge ] || echo /usr/lib/cni/bridge
+}
+
+install_packages() {
+  local names
+  if command -v dpkg-query >/dev/null && [ "$(id -u)" -eq 0 ]; then
+    mapfile -t names < <(missing_packages)
+    [ ${#names[@]} -eq 0 ] || step "installing Debian packages: ${names[*]}" apt_install "${names[@]}"
+  fi
+  mapfile -t names < <(missing_programs)
+  [ ${#names[@]} -eq 0 ] || die "missing on this machine: ${names[*]}"
+}
+
+apt_install() {
+  local log=$home/apt.log
+  mkdir -p "$home"
+  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } \
+    </dev/null >"$log" 2>&1 || { tail -20 "$log" >&2; die "apt-get failed; the whole log is $log"; }
+}
+
+require_host() {
+  [ "$(id -u)" -eq 0 ] || die "the cluster needs root: network namespaces, mounts and cgroups are its ground"
+  local names
+  mapfile -t names < <(missing_programs)
+  [ ${#names[@]} -eq 0 ] || die "missing: ${names[*]} (tests/cluster/cluster packages installs what Debian has)"
+}
