@@ -37,14 +37,14 @@ class Embedding:
         return self.rows.reshape(-1).view(torch.uint8).numpy().data
 
 
-def encode(encoder: Encoder, ready: Sequence[Ready]) -> tuple[list[Embedding], list[Failure]]:
-    """Encode `ready` as one batch where the encoder allows it; each item becomes an Embedding or a Failure."""
+def encode(encoder: Encoder, ready: Sequence[Ready], *, together: bool) -> tuple[list[Embedding], list[Failure]]:
+    """Encode `ready`, `together` as one batch or each alone; each item becomes an Embedding or a Failure."""
 
     def run(features: Sequence[Features]) -> list[torch.Tensor]:
         return [_on_host(rows) for rows in encoder.encode(features)]
 
     features = [item.features for item in ready]
-    if encoder.describe().together:
+    if together:
         outcomes = isolate("model", run, features)
     else:
         outcomes = [outcome for item in features for outcome in isolate("model", run, [item])]

@@ -51,6 +51,7 @@ class Pipeline:
 
     def __init__(self, encoder: Encoder, *, max_pixels: int) -> None:
         self._encoder = encoder
+        self._description = encoder.describe()
         self._max_pixels = max_pixels
 
     @classmethod
@@ -89,7 +90,7 @@ class Pipeline:
 
     def encode(self, prepared: Prepared) -> tuple[list[Embedding], list[Failure]]:
         """Run the model; every promised item is among the embeddings or the failures."""
-        return encode(self._encoder, prepared.ready)
+        return encode(self._encoder, prepared.ready, together=self._description.together)
 
     def rows(self, picture: bytes) -> npt.NDArray[np.float32]:
         """Encode one picture file alone: rows (tokens, width), widened to float32 where the model's are narrower.
@@ -116,7 +117,7 @@ class Pipeline:
     def measure(self) -> Measured:
         """Run the golden probe and measure the identity."""
         items, embeddings = self._run_probe(GOLDEN)
-        description = self._encoder.describe()
+        description = self._description
         passed = bool(items) and all(item.result == "ok" for item in items)
         probed = [_widened(embedding) for embedding in embeddings]
         return Measured(
@@ -130,12 +131,12 @@ class Pipeline:
         )
 
     def _prepare(self, media: Sequence[Medium], max_pixels: int) -> Prepared:
-        ready, refused = preprocess(self._encoder, media, max_pixels=max_pixels)
+        ready, refused = preprocess(self._encoder, media, modalities=self._description.declared, max_pixels=max_pixels)
         kept, promises, unexpected = promise(ready)
         return Prepared(ready=tuple(kept), promises=tuple(promises), failures=(*refused, *unexpected))
 
     def _run_probe(self, sizes: Sequence[Size]) -> tuple[tuple[ProbeItem, ...], list[Embedding]]:
-        declared = self._encoder.describe().declared
+        declared = self._description.declared
         sizes = [size for size in sizes if size.modality in declared]
         media = [Medium(index=at, modality=size.modality, data=synthetic(size)) for at, size in enumerate(sizes)]
         largest = max((size.width * size.height for size in sizes), default=0)
@@ -150,7 +151,7 @@ class Pipeline:
         return judge(sizes, prepared.promises, embeddings, declared), embeddings
 
     def _may_probe(self, size: Size) -> bool:
-        known = size.modality in self._encoder.describe().declared
+        known = size.modality in self._description.declared
         may = known and size.width > 0 and size.height > 0 and size.width * size.height <= self._max_pixels
         if not may:
             _log.warning("not probed, for it could not be asked for: %s", size)

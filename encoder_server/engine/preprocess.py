@@ -7,7 +7,7 @@ Must never: count tokens (the encoder reads them off the processor's output), or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from encoder_server.encoders import Encoder, Features, Picture
@@ -34,12 +34,14 @@ class Ready:
     features: Features
 
 
-def preprocess(encoder: Encoder, media: Sequence[Medium], *, max_pixels: int) -> tuple[list[Ready], list[Failure]]:
+def preprocess(
+    encoder: Encoder, media: Sequence[Medium], *, modalities: Collection[str], max_pixels: int
+) -> tuple[list[Ready], list[Failure]]:
     """Decode and process `media` as one batch; each comes back as Ready or as a Failure."""
     failures: list[Failure] = []
     decoded: list[tuple[Medium, Picture]] = []
     for medium in media:
-        picture = _decode(encoder, medium, max_pixels)
+        picture = _decode(medium, modalities, max_pixels)
         if isinstance(picture, Fault):
             failures.append(_failure(medium, picture))
         else:
@@ -54,8 +56,8 @@ def preprocess(encoder: Encoder, media: Sequence[Medium], *, max_pixels: int) ->
     return ready, failures
 
 
-def _decode(encoder: Encoder, medium: Medium, max_pixels: int) -> Picture | Fault:
-    if medium.modality != "image" or medium.modality not in encoder.describe().declared:
+def _decode(medium: Medium, modalities: Collection[str], max_pixels: int) -> Picture | Fault:
+    if medium.modality != "image" or medium.modality not in modalities:
         return Fault(code="bad_media", detail="the encoder has no such modality")
     try:
         return decode_picture(medium.data, max_pixels=max_pixels)
