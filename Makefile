@@ -9,6 +9,7 @@ cluster := tests/cluster/cluster
 crd := charts/encoderpool/files/encoderpools.yaml
 quick := tests/unit tests/property tests/contract tests/http
 export PATH := $(abspath $(VENV))/bin:$(PATH)
+truncating := server-with-test-encoder tests/e2e/truncating_encoder
 step := . scripts/step.sh; step
 
 .PHONY: help
@@ -34,14 +35,14 @@ test: ## Everything: packages, check, the engine's tests, and a real cluster, st
 	@$(MAKE) check
 	@$(step) "engine tests" pytest -q tests/engine
 	@$(cluster) fresh
-	@$(cluster) images
+	@$(cluster) image $(truncating)
 	@$(cluster) prometheus
 	@$(step) "end-to-end tests" $(cluster) run pytest tests/e2e
 
 .PHONY: demo
 demo: ## Set everything up, then show a pool that notices, cordons and repairs; the cluster stays up
 	@$(MAKE) cluster-up
-	@$(cluster) run scripts/demo
+	@PYTHONPATH=tests $(cluster) run python scripts/demo.py
 
 .PHONY: demo-down
 demo-down: cluster-down ## Stop what `make demo` left running
@@ -51,7 +52,7 @@ cluster-up: ## A cluster with the images and Prometheus: quick where it is there
 	@$(cluster) packages
 	@$(MAKE) venv
 	@$(cluster) up
-	@$(cluster) images
+	@$(cluster) image $(truncating)
 	@$(cluster) prometheus
 
 .PHONY: cluster-down
@@ -60,7 +61,7 @@ cluster-down: ## Stop the cluster; its image store stays
 
 .PHONY: images
 images: ## Build the images and put them into the running cluster, only what changed
-	@$(cluster) images
+	@$(cluster) image $(truncating)
 
 .PHONY: pins
 pins: ## Write constraints/ anew from pyproject.toml (UPGRADE=1: newest versions)

@@ -20,7 +20,7 @@ images() {
   project_image server "$repo/encoder_server/Dockerfile" "$repo" "$repo/encoder_server" "${pyproject[@]}"
 }
 
-extra_image() { # extra_image NAME DIR : may build on the server's image
+extra_image() { # extra_image NAME DIR : builds the project's images too, because it may stand on them
   [ -f "$2/Dockerfile" ] || die "$2/Dockerfile: no such file"
   images
   project_image "$1" "$2/Dockerfile" "$2" "$2" "$home/images/server.digest" "$home/images/operator.digest"
