@@ -6,10 +6,10 @@ anywhere else.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import sys
-import threading
 
 import kopf
 from pythonjsonlogger.json import JsonFormatter
@@ -26,18 +26,15 @@ def main() -> None:
     except SettingsError as error:
         sys.exit(str(error))
     _configure_logging(settings.log_level)
-    stop, failed = threading.Event(), threading.Event()
-
-    def fail() -> None:
-        failed.set()
-        stop.set()
+    # Set by loops of the operator's own: kopf would wait for another kind of flag in a thread that never ends.
+    failed = asyncio.Event()
 
     kopf.run(
-        registry=register(Operation(settings, fail)),
+        registry=register(Operation(settings, failed.set)),
         standalone=True,
         clusterwide=not settings.watch_namespaces,
         namespaces=settings.watch_namespaces,
-        stop_flag=stop,
+        stop_flag=failed,
     )
     if failed.is_set():
         sys.exit(1)

@@ -66,7 +66,8 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.networking.connect_timeout = 10.0
     settings.networking.error_backoffs = _EndlessBackoff()
     settings.networking.enforce_retry_after = True
-    settings.watching.server_timeout = 300.0
+    # A whole number: the API server refuses a watch whose timeout has a decimal point.
+    settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330.0
     settings.watching.connect_timeout = 10.0
     settings.watching.inactivity_timeout = 70.0
