@@ -20,6 +20,7 @@ from aiohttp.typedefs import Handler
 
 from encoder_server import errors, keys, wire
 from encoder_server.admission import Admission
+from encoder_server.connections import Connections
 from encoder_server.engines import Engines
 from encoder_server.evidence import Evidence
 from encoder_server.lifecycle import State
@@ -54,6 +55,7 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
     app[keys.REPLICA] = replica
     app[keys.ENGINES] = engines
     app[keys.ADMISSION] = admission
+    app[keys.CONNECTIONS] = Connections()
     app[keys.TASKS] = []
     app[keys.PIPELINE] = Pipeline(
         limits=limits,
@@ -64,7 +66,6 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
         evidence=evidence,
         metrics=metrics,
     )
-    app.on_response_prepare.append(_prepare)
     app.cleanup_ctx.append(_tasks)
     add_routes(app)
     return app
@@ -96,8 +97,20 @@ def _log_death(task: asyncio.Task[None]) -> None:
 
 @web.middleware
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn whatever a handler does into an answer, and write it while the connection counts as busy."""
     given = request.headers.get(_REQUEST_ID, "")
     request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+    with request.app[keys.CONNECTIONS].busy(request.protocol):
+        answer = await _handle(request, handler)
+        answer.headers[_REQUEST_ID] = request[keys.REQUEST_ID]
+        if request.app[keys.REPLICA].standing.state is not State.READY:
+            answer.force_close()
+        await answer.prepare(request)
+        await answer.write_eof()
+        return answer
+
+
+async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except errors.EncoderServerError as error:
@@ -129,12 +142,6 @@ def _render(request: web.Request, error: errors.EncoderServerError) -> web.Respo
     return answer
 
 
-async def _prepare(request: web.Request, answer: web.StreamResponse) -> None:
-    answer.headers[_REQUEST_ID] = request[keys.REQUEST_ID]
-    if request.app[keys.REPLICA].standing.state is not State.READY:
-        answer.force_close()
-
-
 def serve(settings: Settings, engine_command: Sequence[str]) -> int:
     """Serve until SIGTERM, SIGINT or an order to restart, then finish what was accepted; returns 0.
 
@@ -152,8 +159,9 @@ async def start(app: web.Application) -> web.AppRunner:
     """
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_WRITE_SECONDS)
     await runner.setup()
-    if runner.server is not None:
-        app[keys.REPLICA].when_unready(runner.server.pre_shutdown)
+    server = runner.server
+    if server is not None:
+        app[keys.REPLICA].when_unready(lambda: app[keys.CONNECTIONS].close_idle(server.connections))
     return runner
 
 

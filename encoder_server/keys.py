@@ -10,6 +10,7 @@ import asyncio
 from aiohttp import web
 
 from encoder_server.admission import Admission
+from encoder_server.connections import Connections
 from encoder_server.engines import Engines
 from encoder_server.metrics import Metrics
 from encoder_server.pipeline import Pipeline
@@ -23,4 +24,5 @@ ENGINES = web.AppKey("engines", Engines)
 ADMISSION = web.AppKey("admission", Admission)
 PIPELINE = web.AppKey("pipeline", Pipeline)
 TASKS = web.AppKey("tasks", list[asyncio.Task[None]])
+CONNECTIONS = web.AppKey("connections", Connections)
 REQUEST_ID = web.RequestKey("request_id", str)

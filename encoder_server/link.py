@@ -7,6 +7,7 @@ process with another link, or decide anything.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import subprocess
@@ -103,7 +104,13 @@ class Link:
         return await self.kill()
 
     async def kill(self) -> bool:
-        """End the process and close the socket; False where the process does not even die of a kill."""
+        """End the process and close the socket; False where the process does not even die of a kill.
+
+        One that has hung up is given a moment, because its own exit tells more than our kill.
+        """
+        if self.lost.done():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self._process.wait, _LEAVE_SECONDS)
         if self._sock.fileno() >= 0:
             self._loop.remove_reader(self._sock)
             self._sock.close()

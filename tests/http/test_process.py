@@ -29,14 +29,18 @@ class Process(Client):
         return (await until(status))[0]
 
 
+def spawn(command, log):
+    with open(log, "wb") as file:
+        return subprocess.Popen(command, stderr=file, env=ENVIRONMENT)
+
+
 @asynccontextmanager
 async def running(tmp_path, checkpoint):
     log = tmp_path / "log"
     pod = Pod(tmp_path / "pod")
     command = [sys.executable, PROGRAM, "serve", str(checkpoint.directory), "--port=0", "--engines=1"]
     command.append(f"--pod-directory={pod.directory}")
-    with open(log, "wb") as file:
-        process = subprocess.Popen(command, stderr=file, env=ENVIRONMENT)
+    process = spawn(command, log)
     try:
         async with aiohttp.ClientSession() as session:
 
