@@ -9,26 +9,17 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from encoder_server.check import Passed, Result, Violation
 from encoder_server.engine.messages import ProbeItem
+from encoder_server.faults import Bearings
 from encoder_server.media import Medium
 from encoder_server.metrics import Metrics
 
 _LOG = logging.getLogger(__name__)
 _MOST_DIGESTS = 4096
 _MOST_RECENT = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bearings:
-    """What a log line about a violation names beside the item: the request, and the revisions that disagree."""
-
-    request_id: str
-    model_revision: str
-    processor_revision: str
 
 
 class Evidence:

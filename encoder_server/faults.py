@@ -7,11 +7,21 @@ Must never: leave a failed item without an error, or blame the replica for what 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from encoder_server import errors
 from encoder_server.check import Result, Violation
 from encoder_server.engine.messages import Failure
-from encoder_server.evidence import Bearings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bearings:
+    """What is named beside a failed item: the request, and the revisions that may disagree (digests)."""
+
+    request_id: str
+    model_revision: str
+    processor_revision: str
+
 
 _BY_RESULT: dict[Result, type[errors.CheckFailedError]] = {
     Result.COUNT: errors.TokenMismatchError,

@@ -18,7 +18,8 @@ from encoder_server.deliver import Answer, deliver
 from encoder_server.engine import messages
 from encoder_server.engines import Engines
 from encoder_server.errors import InternalError, PromiseTimeoutError
-from encoder_server.evidence import Bearings, Evidence
+from encoder_server.evidence import Evidence
+from encoder_server.faults import Bearings
 from encoder_server.media import Medium
 from encoder_server.metrics import Metrics
 from encoder_server.replica import Replica

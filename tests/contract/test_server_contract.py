@@ -1,0 +1,84 @@
+"""The server's side of the contract: arguments, metric names, errors, states, words."""
+
+import json
+import shutil
+from pathlib import Path
+
+from encoder_server import cli, downward, errors
+from encoder_server.lifecycle import State
+from encoder_server.metrics import CODES, Metrics
+
+HERE = Path(__file__).parent
+WIRE, METRICS, POD, WORDS, ORDERS = (
+    json.loads((HERE / f"{name}.json").read_text()) for name in ("wire", "metrics", "pod", "vocabulary", "orders")
+)
+
+
+def tree(kind=errors.EncoderServerError):
+    yield kind
+    for child in kind.__subclasses__():
+        yield from tree(child)
+
+
+def test_every_error_has_the_contracts_status_and_headers():
+    table = {kind.code: kind for kind in tree() if "code" in vars(kind)}
+    assert {code: kind.status for code, kind in table.items()} == WIRE["statusByCode"]
+    assert {code for code, kind in table.items() if kind.closes} == set(WIRE["closesConnection"])
+    assert {code for code, kind in table.items() if kind.retry_after is not None} == set(WIRE["retryAfter"])
+
+
+def test_every_error_is_drawn_in_the_tree():
+    for kind in tree():
+        assert kind.__name__ in (errors.__doc__ or "")
+
+
+def test_the_metric_families_are_the_contracts():
+    families = {family.name: family for family in Metrics().registry.collect()}
+    wanted = METRICS["server"]
+    names = {name.removesuffix("_total") if entry["type"] == "counter" else name for name, entry in wanted.items()}
+    assert set(families) == names
+    for name, entry in wanted.items():
+        family = families[name.removesuffix("_total") if entry["type"] == "counter" else name]
+        assert family.type == entry["type"]
+
+
+def test_every_closed_label_set_is_there_from_the_start():
+    registry = Metrics().registry
+    for family in registry.collect():
+        entry = METRICS["server"].get(family.name) or METRICS["server"][f"{family.name}_total"]
+        for label, values in entry["labels"].items():
+            if values is not None:
+                assert {sample.labels[label] for sample in family.samples} == set(values)
+    count = sum(sample.name == "encoder_token_checks_total" for f in registry.collect() for sample in f.samples)
+    assert count == 1 * 3 * 6
+    assert set(CODES) == set(METRICS["server"]["encoder_requests_total"]["labels"]["code"])
+
+
+def test_the_operators_arguments_are_understood(tmp_path):
+    place = {"/model": "model", "/processor": "processor", "/etc/encoderpool/pod": "pod"}
+    for name in place.values():
+        (tmp_path / name).mkdir()
+    arguments = []
+    for argument in POD["args"] + POD["optionalArgs"]:
+        name, equals, value = argument.rpartition("=")
+        arguments.append(name + equals + str(tmp_path / place[value]) if value in place else argument)
+    settings = cli.read_settings(arguments, {"POD_NAME": "vision-1", "POD_UID": "0b6b"})
+    assert (settings.host, settings.port, settings.revision) == ("0.0.0.0", 8000, POD["revision"])
+    assert str(settings.expected_identity) == f"/etc/encoderpool/expected/{POD['revision']}.json"
+    assert (settings.limits.max_in_flight, settings.limits.deadline_seconds) == (64, 60)
+    assert f"--processor={tmp_path / 'processor'}" in settings.engines.arguments
+    assert (settings.pod_name, settings.pod_uid) == ("vision-1", "0b6b")
+    shutil.rmtree(tmp_path / "pod")
+
+
+def test_the_directory_alone_is_enough(tmp_path):
+    settings = cli.read_settings(["serve", str(tmp_path)], {})
+    assert (settings.expected_identity, settings.pod_directory, settings.host) == (None, None, "127.0.0.1")
+    assert settings.engines.count >= 1
+
+
+def test_states_and_words_are_the_contracts():
+    assert [state.value for state in State] == WORDS["states"]
+    assert WORDS["labels"]["serving"] == downward.SERVING
+    assert downward.ORDER_PROBE == WORDS["annotations"]["orderProbe"] == ORDERS["probe"]["annotation"]
+    assert downward.ORDER_RESTART == WORDS["annotations"]["orderRestart"] == ORDERS["restart"]["annotation"]

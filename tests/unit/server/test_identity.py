@@ -1,0 +1,145 @@
+"""Fingerprint, signature distance, and who is admitted."""
+
+import base64
+import dataclasses
+import json
+import math
+import struct
+from pathlib import Path
+
+import pytest
+
+from encoder_server.engine.messages import Declared, Measured, ProbeItem
+from encoder_server.identity import (
+    Reference,
+    difference,
+    distance_per_mille,
+    fingerprint,
+    judge,
+    read_reference,
+)
+
+REVISION = "5d41402abc"
+EXPECTED = json.loads((Path(__file__).parents[2] / "contract" / "expected.json").read_text())
+GOLDEN = ProbeItem(index=0, modality="image", width=56, height=56, grid=(1, 4, 4), promised=4, produced=4, result="ok")
+
+
+def sign(*numbers):
+    return base64.b64encode(struct.pack("<16f", *numbers)).decode()
+
+
+MEASURED = Measured(
+    weights="b3",
+    processor="77",
+    classes={"encoder": "A", "model": "B"},
+    declared={"image": Declared(width=64, dtype="float32", check="promise")},
+    probe=(GOLDEN,),
+    signature=sign(*range(1, 17)),
+    advisory={"torch": "2"},
+)
+
+
+def changed(**changes):
+    return dataclasses.replace(MEASURED, **changes)
+
+
+def expect(kind="learned", **changes):
+    text = json.dumps(EXPECTED[kind] | {"fingerprint": fingerprint(MEASURED)} | changes)
+    return read_reference(text.encode(), REVISION)
+
+
+def verdict(reference, measured=MEASURED, golden=(GOLDEN,)):
+    found = judge(measured, golden, reference)
+    return found.admitted, found.reason
+
+
+def test_the_fingerprint_is_64_hex_digits_and_ignores_the_order_of_keys():
+    assert len(fingerprint(MEASURED)) == 64
+    assert fingerprint(changed(classes={"model": "B", "encoder": "A"})) == fingerprint(MEASURED)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"weights": "b4"},
+        {"processor": "78"},
+        {"classes": {"encoder": "A"}},
+        {"declared": {"image": Declared(width=65, dtype="float32", check="promise")}},
+        {"probe": (dataclasses.replace(GOLDEN, promised=5),)},
+        {"probe": (dataclasses.replace(GOLDEN, grid=(1, 2, 8)),)},
+    ],
+)
+def test_the_fingerprint_differs_with_every_exact_part(changes):
+    assert fingerprint(changed(**changes)) != fingerprint(MEASURED)
+    assert difference(MEASURED, changed(**changes)) is not None
+
+
+def test_the_fingerprint_ignores_what_is_advisory_or_numeric():
+    same = changed(advisory={}, signature=None, probe=(dataclasses.replace(GOLDEN, produced=3, result="count"),))
+    assert fingerprint(same) == fingerprint(MEASURED)
+
+
+def test_the_distance_is_relative_and_per_mille():
+    assert distance_per_mille(sign(*[1.01] * 16), sign(*[1.0] * 16)) == pytest.approx(10, rel=1e-4)
+    assert distance_per_mille(sign(*[0.0] * 16), sign(*[0.0] * 16)) == 0
+    assert distance_per_mille(sign(*[math.nan] * 16), sign(*[1.0] * 16)) == math.inf
+
+
+def test_outside_a_pool_a_passing_probe_admits():
+    assert verdict(Reference(named=False)) == (True, "AsExpected")
+
+
+def test_the_expected_identity_admits_and_any_other_is_held():
+    assert verdict(expect(signature=None)) == (True, "AsExpected")
+    assert verdict(expect(signature=None, fingerprint="0" * 64)) == (False, "FingerprintDrift")
+    assert verdict(expect("pinned")) == (True, "AsExpected")
+
+
+def test_the_signature_is_compared_with_its_tolerance():
+    near, far = sign(*[n * 1.005 for n in range(1, 17)]), sign(*[n * 1.02 for n in range(1, 17)])
+    assert verdict(expect(signature=near)) == (True, "AsExpected")
+    assert verdict(expect(signature=far)) == (False, "SignatureDrift")
+    assert verdict(expect(signature=near), changed(signature=None)) == (False, "SignatureDrift")
+
+
+def test_nothing_to_compare_with_means_learning():
+    assert verdict(Reference(named=True)) == (False, "Learning")
+    assert verdict(expect("learning", fingerprint=None)) == (False, "Learning")
+
+
+NO_SIGNATURE = json.dumps(EXPECTED["learned"] | {"signature": "x"}).encode()
+
+
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b'{"policy": "Maybe"}', NO_SIGNATURE])
+def test_a_file_that_makes_no_sense_holds_and_never_raises(text):
+    reference = read_reference(text, REVISION)
+    found = judge(MEASURED, (GOLDEN,), reference)
+    assert (found.admitted, found.reason) == (False, "Learning")
+    assert "cannot be used" in found.message
+
+
+def test_a_file_for_another_revision_holds():
+    text = json.dumps(EXPECTED["off"] | {"revision": "other"}).encode()
+    assert verdict(read_reference(text, REVISION)) == (False, "Learning")
+
+
+def test_pinned_without_a_fingerprint_holds():
+    assert verdict(expect("pinned", fingerprint=None)) == (False, "Learning")
+
+
+def test_policy_off_asks_for_a_passing_probe_alone():
+    off = read_reference(json.dumps(EXPECTED["off"]).encode(), REVISION)
+    assert verdict(off) == (True, "AsExpected")
+    assert verdict(off, golden=(dataclasses.replace(GOLDEN, result="layout", produced=None),)) == (False, "ProbeFailed")
+
+
+def test_a_failed_probe_comes_before_every_comparison():
+    failed = (dataclasses.replace(GOLDEN, produced=3, result="count"),)
+    assert verdict(expect(fingerprint="0" * 64), golden=failed) == (False, "ProbeFailed")
+    assert verdict(Reference(named=False), golden=()) == (False, "ProbeFailed")
+
+
+def test_an_engine_that_is_the_same_differs_in_nothing():
+    assert difference(MEASURED, changed(advisory={})) is None
+    assert "signature" in (difference(MEASURED, changed(signature=sign(*range(2, 18)))) or "")
+    assert "probe" in (difference(MEASURED, changed(probe=(dataclasses.replace(GOLDEN, result="nonfinite"),))) or "")
