@@ -167,7 +167,9 @@ def _next_rung(ladder: _Ladder, replica: Replica) -> Iterator[Action]:
             yield OrderRestart(replica=replica, record=again, order=_restart(again, identity))
     elif record.attempt_boot_id is None or identity.boot_id == record.attempt_boot_id:
         begun = replace(record, attempt_boot_id=identity.boot_id)
-        if replica.restart_order != _restart(begun, identity):
+        # First it refuses its callers, as the label says; a restart before that would break their connections.
+        heard = identity.state != vocabulary.STATE_READY
+        if heard and replica.restart_order != _restart(begun, identity):
             yield OrderRestart(replica=replica, record=begun, order=_restart(begun, identity))
     else:
         yield from _prove(ladder, replica, record, identity)

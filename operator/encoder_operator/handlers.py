@@ -33,7 +33,8 @@ def register(operation: Operation) -> kopf.OperatorRegistry:
 
     @kopf.on.login(registry=registry)
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+        # The client takes the API server's address from the pod's environment: it needs no DNS.
+        return kopf.login_via_client(**kwargs)
 
     # Where the start fails the process ends, and Kubernetes starts another: kopf would try again on half of it.
     @kopf.on.startup(registry=registry, errors=kopf.ErrorsMode.PERMANENT)

@@ -108,7 +108,7 @@ async def test_healthz_and_metrics_answer() -> None:
     Counter("some_total", "Some.", registry=registry)
     heartbeats.expect("relist", 10.0)
     runner = await serve(0, heartbeats, registry)
-    port = runner.addresses[0][1]
+    port = next(port for host, port, *_ in runner.addresses if host == "0.0.0.0")
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         async with session.get("/healthz") as answer:
             assert answer.status == 200
