@@ -130,18 +130,23 @@ class Engines:
     async def _keep(self, slot: _Slot) -> None:
         while True:
             reason = await self._live(slot)
-            slot.ready = False
+            self._mark_lost(slot, reason or f"engine {slot.number} hung up")
             if slot.link is not None:
                 slot.unkillable = not await slot.link.kill()
                 reason = reason or f"engine {slot.number} {slot.link.ending}"
                 slot.link = None
-            self._fault = Fault(reason="EngineLost" if self._was_ready else "LoadFailed", message=reason)
+                self._mark_lost(slot, reason)
             slot.delay = min(max(2 * slot.delay, self._settings.backoff_seconds), _MOST_BACKOFF_SECONDS)
             extra = {"engine": slot.number, "reason": reason, "retry_seconds": slot.delay}
             _LOG.error("engine_ended", extra=extra)
-            self._owner.engines_changed(ready=self.ready > 0, fault=self._fault)
             await asyncio.sleep(slot.delay)
             self._owner.engine_restarts()
+
+    def _mark_lost(self, slot: _Slot, reason: str) -> None:
+        """Tell the owner before anybody else: who hears of a lost engine must not find the replica ready."""
+        slot.ready = False
+        self._fault = Fault(reason="EngineLost" if self._was_ready else "LoadFailed", message=reason)
+        self._owner.engines_changed(ready=self.ready > 0, fault=self._fault)
 
     async def _live(self, slot: _Slot) -> str:
         """Run one engine process from birth to death; return why it ended, empty where its exit tells."""
@@ -153,7 +158,7 @@ class Engines:
             _LOG.info("engine_ready", extra={"engine": slot.number})
             self._owner.engines_changed(ready=self.ready > 0, fault=self._fault)
             while True:
-                await self._serve(slot.link, await self._take(slot.link))
+                await self._serve(slot, slot.link, await self._take(slot.link))
                 slot.delay = 0.0
         except messages.ConnectionLostError:
             return ""
@@ -200,16 +205,19 @@ class Engines:
                     self._wake()  # The call was for a batch that this engine cannot take any more.
                 raise messages.ConnectionLostError
 
-    async def _serve(self, link: Link, batch: Batch) -> None:
+    async def _serve(self, slot: _Slot, link: Link, batch: Batch) -> None:
         """Have one batch done. An engine lost on the way is lost to this batch alone, which is tried once more."""
         limit = self._seconds + self._settings.grace_seconds
         try:
             async with asyncio.timeout(limit):
                 await self._converse(link, batch)
         except TimeoutError:
+            reason = f"an engine was stuck in one batch for {limit:g} s and was killed"
+            self._mark_lost(slot, reason)
             batch.fail(EngineLostError("the engine was stuck and is started again"))
-            raise _LostError(f"an engine was stuck in one batch for {limit:g} s and was killed") from None
+            raise _LostError(reason) from None
         except BaseException:
+            self._mark_lost(slot, f"engine {slot.number} was lost in the middle of a batch")
             batch.losses += 1
             if batch.losses >= _MOST_LOSSES:
                 batch.fail(EngineLostError("the engine was lost with this request, and so was the next one"))
