@@ -42,7 +42,7 @@ test: ## Everything: packages, check, the engine's tests, and a real cluster, st
 .PHONY: demo
 demo: ## Set everything up, then show a pool that notices, cordons and repairs; the cluster stays up
 	@$(MAKE) cluster-up
-	@PYTHONPATH=tests $(cluster) run python scripts/demo.py
+	@PYTHONPATH=. $(cluster) run python scripts/demo.py
 
 .PHONY: demo-down
 demo-down: cluster-down ## Stop what `make demo` left running

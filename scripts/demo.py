@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from support import kube, pictures, prometheus
-from support.pools import (
+from tests.support import kube, pictures, prometheus
+from tests.support.pools import (
     OPERATOR_NAMESPACE,
     TRUNCATING_IMAGE,
     cordon_record,
@@ -25,9 +25,9 @@ from support.pools import (
     service_address,
     serving_label,
 )
-from support.router import Router
-from support.truth import Truth, make_checkpoint
-from support.waiting import until
+from tests.support.router import Router
+from tests.support.truth import Truth, make_checkpoint
+from tests.support.waiting import until
 
 NAMESPACE = "demo"
 POOL = "vision"

@@ -196,9 +196,7 @@ class Probed:
 
 
 Message = Encode | Probe | Stop | Hello | Refused | Promised | Encoded | Probed
-_ANY: pydantic.TypeAdapter[Message] = pydantic.TypeAdapter(
-    Annotated[Message, pydantic.Field(discriminator="kind")]
-)
+_ANY: pydantic.TypeAdapter[Message] = pydantic.TypeAdapter(Annotated[Message, pydantic.Field(discriminator="kind")])
 
 
 class ConnectionLostError(Exception):

@@ -11,7 +11,7 @@ import yaml
 from encoder_operator import vocabulary
 from encoder_operator.errors import InvalidSpecError
 from encoder_operator.spec import parse
-from support.pool_objects import CRD, ROOT, SCHEMA, defaulted, pool_object
+from tests.support.pool_objects import CRD, ROOT, SCHEMA, defaulted, pool_object
 
 HERE = Path(__file__).parent / "crd"
 VALID = yaml.safe_load((HERE / "valid.yaml").read_text())

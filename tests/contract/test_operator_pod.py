@@ -11,7 +11,7 @@ from encoder_operator.plan import plan
 from encoder_operator.pod_template import pod_template
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Expected, Revision, Role, Standing
-from support.pool_objects import CLAIM, a_pool
+from tests.support.pool_objects import CLAIM, a_pool
 
 HERE = Path(__file__).parent
 POD = json.loads((HERE / "pod.json").read_text())

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from support import kube
-from support.pools import OPERATOR_NAMESPACE, Ground, install_chart
-from support.truth import Truth, make_checkpoint
-from support.waiting import until
+from tests.support import kube
+from tests.support.pools import OPERATOR_NAMESPACE, Ground, install_chart
+from tests.support.truth import Truth, make_checkpoint
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from support import kube, pictures
-from support.pools import SERVER_IMAGE, Ground, identity, pool, reason_is, service_address, serving_label
-from support.router import Router
-from support.truth import Truth
-from support.waiting import throughout, until
+from tests.support import kube, pictures
+from tests.support.pools import SERVER_IMAGE, Ground, identity, pool, reason_is, service_address, serving_label
+from tests.support.router import Router
+from tests.support.truth import Truth
+from tests.support.waiting import throughout, until
 
 POOL = "vision"
 
@@ -56,7 +56,7 @@ def test_other_pixel_limits_pass_the_probe_but_not_the_identity(ground: Ground, 
 
 
 def test_repaired_files_let_the_next_pod_be_admitted(ground: Ground, traffic: Router, truth: Truth) -> None:
-    from support.truth import make_checkpoint
+    from tests.support.truth import make_checkpoint
 
     repaired = ground.folder.parent / "repaired"
     make_checkpoint(repaired)

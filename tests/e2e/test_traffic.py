@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from support import kube, pictures, prometheus
-from support.pools import (
+from tests.support import kube, pictures, prometheus
+from tests.support.pools import (
     EVALUATION_SECONDS,
     TRUNCATING_IMAGE,
     Ground,
@@ -24,9 +24,9 @@ from support.pools import (
     service_address,
     serving_label,
 )
-from support.router import Attempt, Call, Router, ask
-from support.truth import Truth
-from support.waiting import until
+from tests.support.router import Attempt, Call, Router, ask
+from tests.support.truth import Truth
+from tests.support.waiting import until
 
 POOL = "drifting"
 # The tests' encoder truncates what has more rows than this (tests/e2e/truncating_encoder).

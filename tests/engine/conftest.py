@@ -13,8 +13,8 @@ import torch
 
 from encoder_server.checkpoint import make
 from encoder_server.engine.pipeline import Pipeline
-from support.encoders import Variant
-from support.spawned import Engine
+from tests.support.encoders import Variant
+from tests.support.spawned import Engine
 
 SEED = 7
 

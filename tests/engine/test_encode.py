@@ -12,7 +12,7 @@ import torch
 from encoder_server.encoders import Features, Picture, Source, UnfitMediaError
 from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
 from encoder_server.engine.pipeline import NotEncodedError, Pipeline
-from support.encoders import picture, pipeline_of, prepare
+from tests.support.encoders import picture, pipeline_of, prepare
 
 # A batch changes the order of float32 sums; a wrong row is off by the size of an embedding's values, about 0.7.
 TOLERANCE = 2e-5

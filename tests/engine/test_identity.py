@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from encoder_server.checkpoint import make
 from encoder_server.engine.messages import Measured
 from encoder_server.engine.pipeline import Pipeline
-from support.encoders import Variant
+from tests.support.encoders import Variant
 
 PROCESSOR = "preprocessor_config.json"
 

@@ -18,8 +18,8 @@ from encoder_server.encoders import Features
 from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
 from encoder_server.engine import messages, process
 from encoder_server.engine.pipeline import Pipeline
-from support.encoders import picture, pipeline_of
-from support.spawned import Engine
+from tests.support.encoders import picture, pipeline_of
+from tests.support.spawned import Engine
 
 # A batch changes the order of float32 sums; a wrong row is off by the size of an embedding's values, about 0.7.
 TOLERANCE = 2e-5

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from encoder_server.encoders import RefusedError
 from encoder_server.engine.pipeline import Pipeline
-from support.encoders import Variant
+from tests.support.encoders import Variant
 
 PROCESSOR = "preprocessor_config.json"
 WEIGHTS = "model.safetensors"

@@ -29,7 +29,7 @@ from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Standing
 from encoder_operator.status import status
 from encoder_operator.verdict import Judgement, Result, Scope, Verdict
-from support.replicas import (
+from tests.support.replicas import (
     EXPECTED,
     FAILED,
     FINGERPRINT,

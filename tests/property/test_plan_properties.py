@@ -11,8 +11,8 @@ from encoder_operator.cluster import ChildKind, Cluster
 from encoder_operator.plan import Plan, plan
 from encoder_operator.spec import parse
 from encoder_operator.standing import Expected, Revision, Role, Standing
-from support.memory_cluster import MemoryChildren
-from support.pool_objects import UID, pool_object
+from tests.support.memory_cluster import MemoryChildren
+from tests.support.pool_objects import UID, pool_object
 
 POOL_NAMES = st.from_regex(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 SOURCES = st.sampled_from(

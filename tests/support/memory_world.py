@@ -21,9 +21,9 @@ from encoder_operator.observe import Sources
 from encoder_operator.reconcile import World, reconcile
 from encoder_operator.timestamps import to_text
 from encoder_operator.window import PodSamples, Sample
-from support.memory_cluster import MemoryChildren
-from support.pool_objects import pool_object
-from support.replicas import FAILED, FINGERPRINT, LARGE, NOW, PASSED, an_identity, an_item, signature
+from tests.support.memory_cluster import MemoryChildren
+from tests.support.pool_objects import pool_object
+from tests.support.replicas import FAILED, FINGERPRINT, LARGE, NOW, PASSED, an_identity, an_item, signature
 
 
 class Killed(BaseException):

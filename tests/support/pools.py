@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support import kube, prometheus
+from tests.support import kube, prometheus
 
 OPERATOR_NAMESPACE = "encoderpool-system"
 SERVER_IMAGE = "localhost/encoderpool/server:dev"

@@ -25,7 +25,7 @@ from encoder_operator.observation import (
 )
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Expected, Revision, Role, Standing
-from support.pool_objects import a_pool
+from tests.support.pool_objects import a_pool
 
 NOW = 1_800_000_000.0
 FINGERPRINT = "9f" * 32

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from support.pictures import Picture
+from tests.support.pictures import Picture
 
 TRIES = 8
 AGAIN = (429, 502, 503)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from support.pictures import Picture
-from support.router import Call
+from tests.support.pictures import Picture
+from tests.support.router import Call
 
 SEED = 7
 # float32 on one CPU differs only by the order of sums; wrong rows differ by the size of an embedding's values.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 import torch
+
 from encoder_server.encoders import Features, Source
 from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
 

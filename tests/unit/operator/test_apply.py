@@ -10,8 +10,8 @@ from encoder_operator.cluster import ChildKind, Cluster
 from encoder_operator.errors import ForeignObjectError
 from encoder_operator.plan import Plan, plan
 from encoder_operator.standing import Standing
-from support.memory_cluster import MemoryChildren
-from support.pool_objects import a_pool
+from tests.support.memory_cluster import MemoryChildren
+from tests.support.pool_objects import a_pool
 
 NOTHING = Standing(revisions=(), templates={})
 

@@ -11,7 +11,7 @@ from encoder_operator.cordon import Action, Cordon, OrderProbe, OrderRestart, Po
 from encoder_operator.judge import judge
 from encoder_operator.observation import CordonState, DoneOrder, Identity, Order, ProbeReport, ProbeResult, Replica
 from encoder_operator.standing import Standing
-from support.replicas import (
+from tests.support.replicas import (
     FAILED,
     LARGE,
     NOW,

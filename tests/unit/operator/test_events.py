@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from encoder_operator.events import Announcement, Recorder, body_of
-from support.memory_world import MemoryWorld
-from support.replicas import NOW, POOL
+from tests.support.memory_world import MemoryWorld
+from tests.support.replicas import NOW, POOL
 
 TOLD = Announcement(reason="Cordoned", subject="a", key="uid-a 17", message="38 of 120 failed", warning=True)
 

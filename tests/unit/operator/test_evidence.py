@@ -14,7 +14,7 @@ from aiohttp import web
 from encoder_operator.evidence import EvidenceError, NoCounters, Prometheus, evidence, pod_samples
 from encoder_operator.observation import Counts
 from encoder_operator.window import Bounds, PodSamples, Sample, Series, counts
-from support.replicas import NOW, a_record, a_replica
+from tests.support.replicas import NOW, a_record, a_replica
 
 BORN = 1000.0
 

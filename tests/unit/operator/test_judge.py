@@ -11,7 +11,7 @@ from encoder_operator.attribution import ATTRIBUTORS
 from encoder_operator.judge import judge
 from encoder_operator.observation import ProbeReport, ProbeResult, Replica
 from encoder_operator.verdict import Judgement, Result, Scope
-from support.replicas import (
+from tests.support.replicas import (
     EXPECTED,
     FAILED,
     OTHER_FINGERPRINT,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from encoder_operator import names
-from support.pool_objects import CLAIM, a_pool
+from tests.support.pool_objects import CLAIM, a_pool
 
 REVISION = "5d41402abc"
 LONG = "a" * 63

@@ -15,7 +15,7 @@ from encoder_operator import identities, vocabulary
 from encoder_operator.identities import HttpIdentities
 from encoder_operator.observation import ProbeResult, Replica
 from encoder_operator.replicas import replicas_of, workload_of
-from support.replicas import a_replica
+from tests.support.replicas import a_replica
 
 IDENTITY = json.loads((Path(__file__).parents[2] / "contract" / "identity.json").read_text())
 UID = IDENTITY["admitted"]["podUid"]

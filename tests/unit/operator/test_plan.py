@@ -8,7 +8,7 @@ from encoder_operator import manifests, names
 from encoder_operator.plan import Plan, plan
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Expected, Revision, Role, Standing
-from support.pool_objects import CLAIM, UID, a_pool
+from tests.support.pool_objects import CLAIM, UID, a_pool
 
 NOTHING = Standing(revisions=(), templates={})
 OLD, NEW = Expected(fingerprint="a" * 64, signature=None), "b" * 64

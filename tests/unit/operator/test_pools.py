@@ -14,7 +14,7 @@ from encoder_operator.cluster import JsonObject
 from encoder_operator.errors import UnavailableError
 from encoder_operator.health import Heartbeats, serve
 from encoder_operator.pools import Pools
-from support.memory_world import MemoryWorld
+from tests.support.memory_world import MemoryWorld
 
 
 class ManyPools(MemoryWorld):

@@ -8,8 +8,8 @@ from encoder_operator import vocabulary
 from encoder_operator.cluster import ChildKind
 from encoder_operator.errors import InvalidSpecError
 from encoder_operator.reconcile import reconcile
-from support.memory_world import MemoryWorld
-from support.replicas import FINGERPRINT, OTHER_FINGERPRINT
+from tests.support.memory_world import MemoryWorld
+from tests.support.replicas import FINGERPRINT, OTHER_FINGERPRINT
 
 
 async def a_ready_pool() -> MemoryWorld:

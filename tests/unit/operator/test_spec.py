@@ -6,7 +6,7 @@ import pytest
 
 from encoder_operator import spec
 from encoder_operator.errors import InvalidSpecError
-from support.pool_objects import a_pool, pool_object
+from tests.support.pool_objects import a_pool, pool_object
 
 
 def test_a_pool_is_read_with_the_defaults_of_the_schema() -> None:

@@ -16,8 +16,8 @@ from encoder_operator.recall import Children, recall
 from encoder_operator.rollout import advance
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Expected, Revision, Role, Standing
-from support.pool_objects import a_pool
-from support.replicas import (
+from tests.support.pool_objects import a_pool
+from tests.support.replicas import (
     EXPECTED,
     FAILED,
     FINGERPRINT,

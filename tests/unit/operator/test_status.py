@@ -16,8 +16,8 @@ from encoder_operator.observation import Observation, Replica, Workload
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Role
 from encoder_operator.status import refused, status
-from support.pool_objects import SCHEMA
-from support.replicas import (
+from tests.support.pool_objects import SCHEMA
+from tests.support.replicas import (
     FAILED,
     FINGERPRINT,
     NOW,
