@@ -154,15 +154,22 @@ def serve(settings: Settings, engine_command: Sequence[str]) -> int:
 async def start(app: web.Application) -> web.AppRunner:
     """Start `app` and return its runner, which listens nowhere yet.
 
-    A handler is cancelled when its caller leaves, so that its place is free. When the replica stops serving,
-    idle connections are closed, and the others after their answer: they outlive a Service's endpoints.
+    A handler is cancelled when its caller leaves, so that its place is free.
     """
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_WRITE_SECONDS)
     await runner.setup()
-    server = runner.server
-    if server is not None:
-        app[keys.REPLICA].when_unready(lambda: app[keys.CONNECTIONS].close_idle(server.connections))
     return runner
+
+
+async def leave(app: web.Application, runner: web.AppRunner) -> None:
+    """Close the idle connections, then the others after their answer, and stop what `app` runs.
+
+    Until here an idle connection stays open, whatever the replica's state: its next request is told with a 503
+    to go elsewhere, where a connection that breaks under a request would tell its caller nothing.
+    """
+    if runner.server is not None:
+        app[keys.CONNECTIONS].close_idle(runner.server.connections)
+    await runner.cleanup()
 
 
 async def _serve(settings: Settings, engine_command: Sequence[str]) -> None:
@@ -186,5 +193,5 @@ async def _serve(settings: Settings, engine_command: Sequence[str]) -> None:
     except TimeoutError:
         _LOG.error("drain_cut_short", extra={"in_flight": admission.in_flight})
     finally:
-        await runner.cleanup()
+        await leave(app, runner)
     _LOG.info("left")

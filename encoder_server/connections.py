@@ -1,4 +1,4 @@
-"""Connections: which of them carry a request, so that the others can be closed when the replica stops serving.
+"""Connections: which of them carry a request, so that the others can be closed when the server leaves.
 
 Place: around every request in `app`. Must never: cut a connection in the middle of an answer.
 """
@@ -27,7 +27,7 @@ class Connections:
             self._busy.discard(connection)
 
     def close_idle(self, connections: Iterable[RequestHandler]) -> None:
-        """Close those of `connections` that are not busy: they outlive a Service's endpoints.
+        """Close those of `connections` that are not busy.
 
         The web framework's own `close` leaves an idle connection open with nobody listening on it.
         """

@@ -51,17 +51,12 @@ class Replica:
         self._golden: tuple[ProbeItem, ...] = ()
         self._probe: ProbeReport | None = None
         self._orders: dict[str, dict[str, str] | None] = {"probe": None, "restart": None}
-        self._unready: list[Callable[[], None]] = []
         self.boot_id = uuid.uuid4().hex
         self.leaving = asyncio.Event()
         self.measured: Measured | None = None
         self.fingerprint: str | None = None
         self.standing = self._stand()
         self._show()
-
-    def when_unready(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever the replica leaves READY."""
-        self._unready.append(listener)
 
     def refusal(self) -> UnavailableError | None:
         """Return why a request is not admitted now, or None."""
@@ -163,12 +158,8 @@ class Replica:
 
     def _refresh(self) -> None:
         before, self.standing = self.standing, self._stand()
-        if before == self.standing:
-            return
-        self._show()
-        if before.state is State.READY and self.standing.state is not State.READY:
-            for listener in self._unready:
-                listener()
+        if before != self.standing:
+            self._show()
 
     def _show(self) -> None:
         standing = self.standing

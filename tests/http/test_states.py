@@ -71,15 +71,22 @@ async def test_the_identity_has_the_contracts_shape_in_every_state(start):
     assert answer.json["check"] == example["check"]
 
 
-async def test_a_cordon_closes_the_connections_that_idle_and_refuses_new_requests(start):
+async def test_a_cordon_answers_open_connections_with_503_and_closes_them(start):
     server = await start()
     host, port = server.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+    writer.write(b"GET /v1/limits HTTP/1.1\r\nHost: x\r\n\r\n")
     assert b" 200 " in await reader.readline()
+    length = int((await reader.readuntil(b"\r\n\r\n")).lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+    await reader.readexactly(length)
     server.pod.cordon()
+    await server.until_state("CORDONED")
+    writer.write(b"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
     async with asyncio.timeout(10):
-        await reader.read()  # To the end: the server closes a connection on which nothing is asked.
+        refusal = await reader.read()  # To the end: the server closes the connection after its answer.
+    assert refusal.startswith(b"HTTP/1.1 503 ")
+    assert b"connection: close" in refusal.lower()
+    assert b'"cordoned"' in refusal
     writer.close()
     await writer.wait_closed()
     ready = await server.get("/readyz")

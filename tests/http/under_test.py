@@ -182,4 +182,4 @@ async def serving(
             await server.until_state(state)
             yield server
     finally:
-        await runner.cleanup()
+        await app.leave(application, runner)
