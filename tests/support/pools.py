@@ -46,7 +46,7 @@ def pool(name: str, namespace: str, *, image: str, encoder: str) -> kube.Object:
             "imagePullPolicy": "Never",
             "replicas": 3,
             "model": {"source": {"persistentVolumeClaim": {"claimName": "weights"}}, "encoder": encoder},
-            "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
+            "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"cpu": "1", "memory": "2Gi"}},
             "integrity": {"evaluationSeconds": EVALUATION_SECONDS, "windowSeconds": 30, "minChecks": 20},
             "quarantine": {"baseSeconds": 5, "maxSeconds": 15},
         },
