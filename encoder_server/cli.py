@@ -16,12 +16,10 @@ from typing import NoReturn
 
 from pythonjsonlogger.json import JsonFormatter
 
-from encoder_server import app
+from encoder_server import app, quota
 from encoder_server.settings import EngineSettings, Limits, Settings
 
 ENGINE_COMMAND = (sys.executable, "-m", "encoder_server.engine")
-_CPU_MAX = Path("/sys/fs/cgroup/cpu.max")
-_MOST_ENGINES = 8
 
 
 def main(arguments: Sequence[str] | None = None, *, engine_command: Sequence[str] = ENGINE_COMMAND) -> int:
@@ -32,10 +30,7 @@ def main(arguments: Sequence[str] | None = None, *, engine_command: Sequence[str
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command == "make-checkpoint":
-        from encoder_server import checkpoint
-
-        checkpoint.make(options.directory, seed=options.seed)
-        return 0
+        return _make_checkpoint(options.directory, options.seed)
     settings = _settings(options, os.environ, parser)
     _log_to_stderr(settings.log_level)
     try:
@@ -43,6 +38,20 @@ def main(arguments: Sequence[str] | None = None, *, engine_command: Sequence[str
     except app.ListenError as why:
         print(f"encoder-server: cannot listen on {settings.host}:{settings.port}: {why}", file=sys.stderr)
         return 1
+
+
+def _make_checkpoint(directory: Path, seed: int) -> int:
+    from encoder_server import checkpoint
+
+    try:
+        checkpoint.make(directory, seed=seed)
+    except checkpoint.DirectoryInUseError as why:
+        print(f"encoder-server: {why}", file=sys.stderr)
+        return 1
+    except OSError as why:
+        print(f"encoder-server: {directory} cannot be written: {why.strerror}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -87,7 +96,7 @@ def _engine_settings(options: argparse.Namespace) -> EngineSettings:
         f"--dtype={options.dtype}",
         f"--max-pixels={options.max_pixels}",
     ]
-    default = engines_for_quota(_quota()) if options.device == "cpu" else 1
+    default = quota.engines_for(quota.cpus()) if options.device == "cpu" else 1
     return EngineSettings(
         count=default if options.engines is None else options.engines,
         arguments=tuple(arguments),
@@ -173,21 +182,6 @@ def _seconds(text: str) -> float:
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
-
-
-def _quota() -> float:
-    """Return how many CPUs this container may use: its cgroup's quota, or what the scheduler allows."""
-    allowed = float(len(os.sched_getaffinity(0)))
-    try:
-        quota, period = _CPU_MAX.read_text(encoding="ascii").split()
-        return min(allowed, int(quota) / int(period))
-    except (OSError, ValueError):
-        return allowed
-
-
-def engines_for_quota(cpus: float) -> int:
-    """Return one engine for each whole CPU, and no more than eight: each holds the weights once more."""
-    return max(1, min(_MOST_ENGINES, int(cpus)))
 
 
 def _log_to_stderr(level: str) -> None:
