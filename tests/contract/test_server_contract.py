@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from encoder_server import cli, downward, errors
@@ -14,25 +15,27 @@ WIRE, METRICS, POD, WORDS, ORDERS = (
 )
 
 
-def tree(kind=errors.EncoderServerError):
+def tree(
+    kind: type[errors.EncoderServerError] = errors.EncoderServerError,
+) -> Iterator[type[errors.EncoderServerError]]:
     yield kind
     for child in kind.__subclasses__():
         yield from tree(child)
 
 
-def test_every_error_has_the_contracts_status_and_headers():
+def test_every_error_has_the_contracts_status_and_headers() -> None:
     table = {kind.code: kind for kind in tree() if "code" in vars(kind)}
     assert {code: kind.status for code, kind in table.items()} == WIRE["statusByCode"]
     assert {code for code, kind in table.items() if kind.closes} == set(WIRE["closesConnection"])
     assert {code for code, kind in table.items() if kind.retry_after is not None} == set(WIRE["retryAfter"])
 
 
-def test_every_error_is_drawn_in_the_tree():
+def test_every_error_is_drawn_in_the_tree() -> None:
     for kind in tree():
         assert kind.__name__ in (errors.__doc__ or "")
 
 
-def test_the_metric_families_are_the_contracts():
+def test_the_metric_families_are_the_contracts() -> None:
     families = {family.name: family for family in Metrics().registry.collect()}
     wanted = METRICS["server"]
     names = {name.removesuffix("_total") if entry["type"] == "counter" else name for name, entry in wanted.items()}
@@ -42,7 +45,7 @@ def test_the_metric_families_are_the_contracts():
         assert family.type == entry["type"]
 
 
-def test_every_closed_label_set_is_there_from_the_start():
+def test_every_closed_label_set_is_there_from_the_start() -> None:
     registry = Metrics().registry
     for family in registry.collect():
         entry = METRICS["server"].get(family.name) or METRICS["server"][f"{family.name}_total"]
@@ -54,7 +57,7 @@ def test_every_closed_label_set_is_there_from_the_start():
     assert set(CODES) == set(METRICS["server"]["encoder_requests_total"]["labels"]["code"])
 
 
-def test_the_operators_arguments_are_understood(tmp_path):
+def test_the_operators_arguments_are_understood(tmp_path: Path) -> None:
     place = {"/model": "model", "/processor": "processor", "/etc/encoderpool/pod": "pod"}
     for name in place.values():
         (tmp_path / name).mkdir()
@@ -71,13 +74,13 @@ def test_the_operators_arguments_are_understood(tmp_path):
     shutil.rmtree(tmp_path / "pod")
 
 
-def test_the_directory_alone_is_enough(tmp_path):
+def test_the_directory_alone_is_enough(tmp_path: Path) -> None:
     settings = cli.read_settings(["serve", str(tmp_path)], {})
     assert (settings.expected_identity, settings.pod_directory, settings.host) == (None, None, "127.0.0.1")
     assert settings.engines.count >= 1
 
 
-def test_states_and_words_are_the_contracts():
+def test_states_and_words_are_the_contracts() -> None:
     assert [state.value for state in State] == WORDS["states"]
     assert WORDS["labels"]["serving"] == downward.SERVING
     assert downward.ORDER_PROBE == WORDS["annotations"]["orderProbe"] == ORDERS["probe"]["annotation"]

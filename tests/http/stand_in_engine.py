@@ -1,4 +1,4 @@
-"""An engine program without a model: it speaks `engine.messages` and does what its checkpoint's script says.
+"""An engine program without a model: it speaks as `engine.messages` does, and does what its checkpoint's script says.
 
 The checkpoint is a directory with `script.json`:
 
@@ -8,46 +8,86 @@ The checkpoint is a directory with `script.json`:
     golden      result of the golden probe (default ok)
     sizes       {"WIDTHxHEIGHT": action} for pictures of that size
 
-Actions: short, surplus (rows), wide, half (dtype), nan, layout, bad, mismatch, stray, missing, die, hang,
+Actions: short, surplus (rows), wide, half (dtype), nan, layout, bad, stray, missing, die, hang,
 die-once (leaves a mark file), crash-late (after the promise), and gate (opens the pipe `gate` to read, so that
 a test decides when to go on).
+
+It is started once or more by most tests, so it writes its messages itself, with the standard library alone:
+importing `engine.messages` takes longer than most of them. The server validates whatever it says.
 """
 
-import argparse
+import array
 import base64
 import io
 import json
+import mmap
 import os
 import socket
 import struct
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-
-from PIL import Image
-
-from encoder_server.engine import messages as m
+from typing import Any
 
 WIDTH = 64
+Fields = dict[str, Any]
+"""A message, or a part of one, by the names of `engine.messages`."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--fd", type=int)
-    parser.add_argument("--model", type=Path)
-    for name in ("--encoder", "--processor", "--threads", "--device", "--dtype", "--max-pixels"):
-        parser.add_argument(name)
-    options = parser.parse_args()
-    with socket.socket(fileno=options.fd) as sock:
+    arguments = sys.argv[1:]
+    descriptor = int(arguments[arguments.index("--fd") + 1])
+    model = next(each.removeprefix("--model=") for each in arguments if each.startswith("--model="))
+    with socket.socket(fileno=descriptor) as sock:
+        Engine(sock, Path(model)).run()
+
+
+def send(sock: socket.socket, kind: str, fields: Fields, blobs: Sequence[bytes] = ()) -> None:
+    head = json.dumps({"kind": kind, **fields}).encode()
+    lengths = array.array("Q", [len(head), len(blobs), *map(len, blobs)])
+    memory = os.memfd_create("stand-in")
+    with open(memory, "wb") as file:
+        file.write(b"".join((lengths.tobytes(), head, *blobs)))
+        file.flush()
         try:
-            Engine(sock, options.model).run()
-        except m.ConnectionLostError:
+            socket.send_fds(sock, [kind.encode()], [memory])
+        except (BrokenPipeError, ConnectionResetError):
             sys.exit(0)
 
 
-def promise(index: int, width: int, height: int) -> m.Promise:
+def receive(sock: socket.socket) -> tuple[Fields, list[bytes]]:
+    """The next message and its blobs; leaves when the server is gone."""
+    try:
+        packet, descriptors, _, _ = socket.recv_fds(sock, 64, 1)
+    except ConnectionResetError:
+        sys.exit(0)
+    if not packet:
+        sys.exit(0)
+    with open(descriptors[0], "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+        data = bytes(memory)
+    head, count = struct.unpack_from("<2Q", data)
+    start = 16 + 8 * count
+    parts = []
+    for length in (head, *struct.unpack_from(f"<{count}Q", data, 16)):
+        parts.append(data[start : start + length])
+        start += length
+    return json.loads(parts[0]), parts[1:]
+
+
+def size_of(picture: bytes) -> tuple[int, int]:
+    if picture.startswith(b"\x89PNG\r\n\x1a\n"):
+        width, height = struct.unpack_from(">2I", picture, 16)
+        return width, height
+    from PIL import Image  # For the other formats alone: it is the most expensive import here.
+
+    with Image.open(io.BytesIO(picture)) as image:
+        return image.size
+
+
+def promise(index: int, width: int, height: int) -> Fields:
     rows, columns = (max(2, 2 * round(side / 28)) for side in (height, width))
-    return m.Promise(index=index, modality="image", tokens=rows * columns // 4, grid=(1, rows, columns))
+    return {"index": index, "modality": "image", "tokens": rows * columns // 4, "grid": (1, rows, columns)}
 
 
 class Engine:
@@ -58,87 +98,92 @@ class Engine:
 
     def run(self) -> None:
         if "refuse" in self.script:
-            m.send(self.sock, m.Refused(detail=self.script["refuse"]))
+            send(self.sock, "refused", {"detail": self.script["refuse"]})
             return
-        m.send(self.sock, m.Hello(measured=self.measured()))
+        send(self.sock, "hello", {"measured": self.measured()})
         while True:
-            received = m.receive(self.sock)
-            match received.message:
-                case m.Stop():
+            message, blobs = receive(self.sock)
+            match message["kind"]:
+                case "stop":
                     return
-                case m.Probe(batch=batch, sizes=sizes):
-                    items = (*self.golden(), *(self.probe(i + 1, s) for i, s in enumerate(sizes)))
-                    m.send(self.sock, m.Probed(batch=batch, items=items))
-                case m.Encode(batch=batch, items=items):
-                    self.encode(batch, items, received.blobs)
+                case "probe":
+                    items = [*self.golden(), *(self.probe(i + 1, s) for i, s in enumerate(message["sizes"]))]
+                    send(self.sock, "probed", {"batch": message["batch"], "items": items})
+                case "encode":
+                    self.encode(message["batch"], message["items"], blobs)
 
-    def measured(self) -> m.Measured:
+    def measured(self) -> Fields:
         numbers = self.script.get("signature", list(range(1, 17)))
-        return m.Measured(
-            weights=self.script.get("weights", "b3" * 32),
-            processor="77" * 32,
-            classes={"encoder": "StandIn"},
-            declared={"image": m.Declared(width=WIDTH, dtype="float32", check="promise")},
-            probe=self.golden(),
-            signature=base64.b64encode(struct.pack("<16f", *numbers)).decode(),
-            advisory={"device": "cpu", "dtype": "float32"},
-        )
+        return {
+            "weights": self.script.get("weights", "b3" * 32),
+            "processor": "77" * 32,
+            "classes": {"encoder": "StandIn"},
+            "declared": {"image": {"width": WIDTH, "dtype": "float32", "check": "promise"}},
+            "probe": self.golden(),
+            "signature": base64.b64encode(struct.pack("<16f", *numbers)).decode(),
+            "advisory": {"device": "cpu", "dtype": "float32"},
+        }
 
-    def golden(self) -> tuple[m.ProbeItem, ...]:
-        return (self.probe_item(0, 56, 56, self.script.get("golden", "ok")),)
+    def golden(self) -> list[Fields]:
+        return [self.probe_item(0, 56, 56, self.script.get("golden", "ok"))]
 
-    def probe(self, index: int, size: m.Size) -> m.ProbeItem:
-        action = self.script.get("sizes", {}).get(f"{size.width}x{size.height}")
+    def probe(self, index: int, size: Fields) -> Fields:
+        width, height = size["width"], size["height"]
+        action = self.script.get("sizes", {}).get(f"{width}x{height}")
         if action == "die":
             os._exit(9)
         result = {"short": "count", "surplus": "count", "wide": "width", "layout": "layout"}.get(action, "ok")
-        return self.probe_item(index, size.width, size.height, result)
+        return self.probe_item(index, width, height, result)
 
-    def probe_item(self, index: int, width: int, height: int, result: str) -> m.ProbeItem:
+    def probe_item(self, index: int, width: int, height: int, result: str) -> Fields:
         promised = promise(index, width, height)
-        produced = promised.tokens - 1 if result == "count" else promised.tokens
-        return m.ProbeItem(
-            index=index,
-            modality="image",
-            width=width,
-            height=height,
-            grid=promised.grid,
-            promised=promised.tokens,
-            produced=None if result == "layout" else produced,
-            result=result,
-        )
+        produced = promised["tokens"] - 1 if result == "count" else promised["tokens"]
+        return {
+            "index": index,
+            "modality": "image",
+            "width": width,
+            "height": height,
+            "grid": promised["grid"],
+            "promised": promised["tokens"],
+            "produced": None if result == "layout" else produced,
+            "result": result,
+        }
 
-    def encode(self, batch: int, items: tuple[m.Item, ...], blobs: tuple[memoryview, ...]) -> None:
-        actions, promises, early = {}, [], []
+    def encode(self, batch: int, items: list[Fields], blobs: list[bytes]) -> None:
+        actions: dict[int, str] = {}
+        promises: list[Fields] = []
+        early: list[Fields] = []
         for item in items:
-            with Image.open(io.BytesIO(blobs[item.blob])) as image:
-                width, height = image.size
-            actions[item.index] = action = self.script.get("sizes", {}).get(f"{width}x{height}", "good")
-            promised = promise(item.index, width, height)
+            width, height = size_of(blobs[item["blob"]])
+            actions[item["index"]] = action = self.script.get("sizes", {}).get(f"{width}x{height}", "good")
+            promised = promise(item["index"], width, height)
             self.before_promise(action)
+            expected = item.get("expected_tokens")
             if action == "bad":
                 early.append(failure(item, "bad_media", "the picture is cut off"))
-            elif item.expected_tokens not in (None, promised.tokens):
-                text = f"{item.expected_tokens} tokens were expected by the caller, {promised.tokens} are promised"
+            elif expected not in (None, promised["tokens"]):
+                text = f"{expected} tokens were expected by the caller, {promised['tokens']} are promised"
                 early.append(failure(item, "promise_mismatch", text, promised))
             else:
                 promises.append(promised)
-        m.send(self.sock, m.Promised(batch=batch, promises=tuple(promises), failures=tuple(early)))
-        outputs, rows, late = [], [], []
+        send(self.sock, "promised", {"batch": batch, "promises": promises, "failures": early})
+        outputs: list[Fields] = []
+        rows: list[bytes] = []
+        late: list[Fields] = []
         for promised in promises:
-            action = actions[promised.index]
+            action = actions[promised["index"]]
             if action == "crash-late":
                 os._exit(7)
             if action == "layout":
-                item = next(item for item in items if item.index == promised.index)
+                item = next(item for item in items if item["index"] == promised["index"])
                 late.append(failure(item, "layout", "position ids do not match", promised))
             elif action != "missing":
                 output, data = encoded(promised, action, len(rows))
                 outputs.append(output)
                 rows.append(data)
                 if action == "stray":
-                    outputs.append(m.Output(**{**vars(output), "index": 99}))
-        m.send(self.sock, m.Encoded(batch=batch, outputs=tuple(outputs), failures=tuple(late)), rows)
+                    outputs.append(output | {"index": 99})
+        send(self.sock, "encoded", {"batch": batch, "outputs": outputs, "failures": late}, rows)
 
     def before_promise(self, action: str) -> None:
         mark = self.model / "died"
@@ -152,30 +197,30 @@ class Engine:
                 pass
 
 
-def failure(item: m.Item, code: str, detail: str, promised: m.Promise | None = None) -> m.Failure:
-    return m.Failure(
-        index=item.index,
-        modality=item.modality,
-        code=code,
-        detail=detail,
-        promised=None if promised is None else promised.tokens,
-        grid=None if promised is None else promised.grid,
-    )
+def failure(item: Fields, code: str, detail: str, promised: Fields | None = None) -> Fields:
+    return {
+        "index": item["index"],
+        "modality": item["modality"],
+        "code": code,
+        "detail": detail,
+        "promised": None if promised is None else promised["tokens"],
+        "grid": None if promised is None else promised["grid"],
+    }
 
 
-def encoded(promised: m.Promise, action: str, blob: int) -> tuple[m.Output, bytes]:
-    tokens = promised.tokens + {"short": -1, "surplus": 3}.get(action, 0)
+def encoded(promised: Fields, action: str, blob: int) -> tuple[Fields, bytes]:
+    tokens = promised["tokens"] + {"short": -1, "surplus": 3}.get(action, 0)
     width = WIDTH + 1 if action == "wide" else WIDTH
     dtype = "float16" if action == "half" else "float32"
     values = struct.pack(f"<{tokens * width}{'e' if dtype == 'float16' else 'f'}", *range(tokens * width))
-    output = m.Output(
-        index=promised.index,
-        modality="image",
-        shape=(tokens, width),
-        dtype=dtype,
-        finite=action != "nan",
-        blob=blob,
-    )
+    output = {
+        "index": promised["index"],
+        "modality": "image",
+        "shape": (tokens, width),
+        "dtype": dtype,
+        "finite": action != "nan",
+        "blob": blob,
+    }
     return output, values
 
 

@@ -2,7 +2,9 @@
 
 import base64
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import pytest_asyncio
 import safetensors
 import safetensors.numpy
 
-from tests.http.under_test import Checkpoint, items, picture, serving
+from tests.http.under_test import Checkpoint, Server, items, picture, serving
 
 WIRE = json.loads((Path(__file__).parents[1] / "contract" / "wire.json").read_text())
 MISMATCHES = {
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(tmp_path_factory):
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Server]:
     """One server for all: what a request does to it must not matter to the next."""
     folder = tmp_path_factory.mktemp("server")
     checkpoint = Checkpoint(folder / "model")
@@ -37,7 +39,7 @@ async def server(tmp_path_factory):
         yield serving_one
 
 
-async def test_a_picture_is_answered_in_json_as_the_contract_says(server):
+async def test_a_picture_is_answered_in_json_as_the_contract_says(server: Server) -> None:
     answer = await server.encode(items((56, 56)), **{"X-Request-Id": "mine-1"})
     assert answer.status == 200
     assert answer.headers["X-Request-Id"] == "mine-1"
@@ -50,7 +52,7 @@ async def test_a_picture_is_answered_in_json_as_the_contract_says(server):
     assert answer.json["fingerprint"] == (await server.identity())["fingerprint"]
 
 
-async def test_several_pictures_are_answered_in_safetensors_in_their_order(server, tmp_path):
+async def test_several_pictures_are_answered_in_safetensors_in_their_order(server: Server, tmp_path: Path) -> None:
     answer = await server.encode(items((56, 56), (112, 56)), accept="*/*")
     assert answer.headers["Content-Type"] == WIRE["answerSafetensors"]["contentType"]
     tensors = safetensors.numpy.load(answer.body)
@@ -63,20 +65,20 @@ async def test_several_pictures_are_answered_in_safetensors_in_their_order(serve
     assert [item["tokens"] for item in json.loads(metadata["items"])] == [4, 8]
 
 
-async def test_a_data_url_is_read_whatever_type_it_states(server):
+async def test_a_data_url_is_read_whatever_type_it_states(server: Server) -> None:
     url = f"data:image/jpeg;base64,{picture(form='PNG')}"
     answer = await server.encode({"items": [{"modality": "image", "url": url}]})
     assert answer.status == 200
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF"])
-async def test_every_known_format_is_read(server, form):
+async def test_every_known_format_is_read(server: Server, form: str) -> None:
     answer = await server.encode({"items": [{"modality": "image", "data": picture(form=form)}]})
     assert answer.status == 200
 
 
 @pytest.mark.parametrize("row", WIRE["rejectedRequests"], ids=lambda row: row["name"])
-async def test_a_bad_request_is_rejected_by_name(server, row):
+async def test_a_bad_request_is_rejected_by_name(server: Server, row: dict[str, Any]) -> None:
     before = await server.metric("encoder_requests_total", code=row["code"])
     answer = await server.encode(row["body"])
     assert (answer.status, answer.code) == (row["status"], row["code"])
@@ -84,17 +86,17 @@ async def test_a_bad_request_is_rejected_by_name(server, row):
     assert await server.metric("encoder_requests_total", code=row["code"]) == before + 1
 
 
-async def test_a_body_that_is_no_json_is_rejected(server):
+async def test_a_body_that_is_no_json_is_rejected(server: Server) -> None:
     answer = await server.encode(b"\x00{")
     assert (answer.status, answer.code, answer.message) == (400, "bad_request", "body is not JSON")
 
 
-async def test_an_accept_that_cannot_be_met_is_not_acceptable(server):
+async def test_an_accept_that_cannot_be_met_is_not_acceptable(server: Server) -> None:
     answer = await server.encode(items((56, 56)), accept="text/html")
     assert (answer.status, answer.code) == (406, "not_acceptable")
 
 
-async def test_unknown_paths_and_methods_answer_in_json(server):
+async def test_unknown_paths_and_methods_answer_in_json(server: Server) -> None:
     assert ((await server.get("/nowhere")).code, (await server.get("/v1/encode")).code) == (
         "not_found",
         "method_not_allowed",
@@ -102,13 +104,15 @@ async def test_unknown_paths_and_methods_answer_in_json(server):
 
 
 @pytest.mark.parametrize("given", ["", "a" * 129, "with space", 'quote"'])
-async def test_an_unsafe_request_id_is_replaced(server, given):
+async def test_an_unsafe_request_id_is_replaced(server: Server, given: str) -> None:
     answer = await server.encode([], **{"X-Request-Id": given})
     assert answer.headers["X-Request-Id"] == answer.json["error"]["request_id"] != given
 
 
 @pytest.mark.parametrize(("action", "code", "result", "text"), [(key, *row) for key, row in MISMATCHES.items()])
-async def test_a_failed_check_names_its_item_and_fails_its_request_alone(server, action, code, result, text):
+async def test_a_failed_check_names_its_item_and_fails_its_request_alone(
+    server: Server, action: str, code: str, result: str, text: str
+) -> None:
     labels = {"modality": "image", "source": "fresh"}
     failed = await server.metric("encoder_token_checks_total", result=result, **labels)
     passed = await server.metric("encoder_token_checks_total", result="ok", **labels)
@@ -129,12 +133,12 @@ async def test_a_failed_check_names_its_item_and_fails_its_request_alone(server,
     assert (violation["width"], violation["height"], violation["result"]) == (*SIZES[action], result)
 
 
-async def test_rows_that_belong_to_nobody_fail_the_whole_request(server):
+async def test_rows_that_belong_to_nobody_fail_the_whole_request(server: Server) -> None:
     answer = await server.encode(items((56, 56), SIZES["stray"]))
     assert (answer.status, answer.code, len(answer.json["error"]["items"])) == (502, "layout", 2)
 
 
-async def test_the_callers_own_count_is_compared_and_never_held_against_the_replica(server):
+async def test_the_callers_own_count_is_compared_and_never_held_against_the_replica(server: Server) -> None:
     media = await server.metric("encoder_mismatched_media_total")
     answer = await server.encode(items((56, 56), expected_tokens=5))
     assert (answer.status, answer.code) == (422, "promise_mismatch")
@@ -143,13 +147,13 @@ async def test_the_callers_own_count_is_compared_and_never_held_against_the_repl
     assert await server.metric("encoder_mismatched_media_total") == media
 
 
-async def test_a_medium_that_the_engine_cannot_read_is_the_callers_fault(server):
+async def test_a_medium_that_the_engine_cannot_read_is_the_callers_fault(server: Server) -> None:
     answer = await server.encode(items(SIZES["bad"]))
     assert (answer.status, answer.code) == (400, "bad_media")
     assert "items[0]" in answer.message
 
 
-async def test_neither_payload_nor_library_text_is_in_the_answer(server):
+async def test_neither_payload_nor_library_text_is_in_the_answer(server: Server) -> None:
     secret = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"secret" * 20).decode()
     answer = await server.encode({"items": [{"modality": "image", "data": secret}]})
     assert answer.code == "bad_media"

@@ -2,13 +2,15 @@
 
 import asyncio
 import os
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.http.under_test import items, until
+from tests.http.under_test import Checkpoint, Server, Start, items, until
 
 
-async def test_an_engine_killed_once_in_a_batch_costs_nobody_anything(start, checkpoint):
+async def test_an_engine_killed_once_in_a_batch_costs_nobody_anything(start: Start, checkpoint: Checkpoint) -> None:
     checkpoint.write(sizes={"112x56": "die-once"})
     server = await start()
     answer = await server.encode(items((112, 56)))
@@ -17,7 +19,7 @@ async def test_an_engine_killed_once_in_a_batch_costs_nobody_anything(start, che
 
 
 @pytest.mark.parametrize("action", ["die", "crash-late"])
-async def test_a_batch_that_kills_every_engine_fails_alone(start, checkpoint, action):
+async def test_a_batch_that_kills_every_engine_fails_alone(start: Start, checkpoint: Checkpoint, action: str) -> None:
     checkpoint.write(sizes={"112x56": action})
     server = await start()
     answer = await server.encode(items((112, 56)))
@@ -28,7 +30,7 @@ async def test_a_batch_that_kills_every_engine_fails_alone(start, checkpoint, ac
     assert (await server.get("/healthz")).status == 200
 
 
-async def test_a_second_engine_serves_while_the_first_is_down(start, checkpoint):
+async def test_a_second_engine_serves_while_the_first_is_down(start: Start, checkpoint: Checkpoint) -> None:
     checkpoint.write(sizes={"112x56": "die-once"})
     server = await start("--engines=2", "--backoff-seconds=60")
     await server.until_load(enginesReady=2)
@@ -38,7 +40,9 @@ async def test_a_second_engine_serves_while_the_first_is_down(start, checkpoint)
     assert (await server.encode(items((56, 56)))).status == 200
 
 
-async def test_a_stuck_engine_is_killed_and_its_request_ends_by_its_deadline(start, checkpoint):
+async def test_a_stuck_engine_is_killed_and_its_request_ends_by_its_deadline(
+    start: Start, checkpoint: Checkpoint
+) -> None:
     checkpoint.write(sizes={"112x56": "hang"})
     server = await start("--deadline-seconds=0.4", "--grace-seconds=0.1")
     answer = await server.encode(items((112, 56)))
@@ -48,14 +52,15 @@ async def test_a_stuck_engine_is_killed_and_its_request_ends_by_its_deadline(sta
     assert await server.metric("encoder_engine_restarts_total") == 1
 
 
-async def test_who_waits_behind_a_stuck_engine_has_a_definite_end_too(start, checkpoint):
-    checkpoint.write(sizes={"112x56": "hang"})
+async def test_who_waits_behind_a_stuck_engine_has_a_definite_end_too(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(sizes={"112x56": "gate"})
     server = await start("--deadline-seconds=0.4", "--grace-seconds=5")
     answers = await asyncio.gather(*(server.encode(items(size)) for size in [(112, 56), (56, 56), (56, 56)]))
     assert [answer.code for answer in answers] == ["promise_timeout"] * 3
+    await open_gate(server.model)  # So that the engine can leave with its server.
 
 
-async def test_a_checkpoint_that_is_refused_can_be_repaired(start, checkpoint):
+async def test_a_checkpoint_that_is_refused_can_be_repaired(start: Start, checkpoint: Checkpoint) -> None:
     checkpoint.write(refuse="config.json has no model_type")
     server = await start(state="FAILED")
     ready = await server.get("/readyz")
@@ -67,14 +72,14 @@ async def test_a_checkpoint_that_is_refused_can_be_repaired(start, checkpoint):
     await server.until_state("READY")
 
 
-async def test_an_engine_that_cannot_even_say_why_is_reported(start, checkpoint):
+async def test_an_engine_that_cannot_even_say_why_is_reported(start: Start, checkpoint: Checkpoint) -> None:
     (checkpoint.directory / "script.json").unlink()
     server = await start(state="FAILED")
     identity = await until(lambda: _says(server, "exited with status 1"))
     assert (identity["state"], identity["reason"]) == ("FAILED", "LoadFailed")
 
 
-async def test_an_engine_that_comes_back_as_another_is_refused(start, checkpoint):
+async def test_an_engine_that_comes_back_as_another_is_refused(start: Start, checkpoint: Checkpoint) -> None:
     checkpoint.write(sizes={"112x56": "die"})
     server = await start("--deadline-seconds=1")
     checkpoint.write(weights="ff" * 32)
@@ -87,12 +92,14 @@ async def test_an_engine_that_comes_back_as_another_is_refused(start, checkpoint
     await server.until_state("READY")
 
 
-async def _says(server, text):
+async def _says(server: Server, text: str) -> Any:
     identity = await server.identity()
     return text in identity["message"] and identity
 
 
-async def test_a_full_server_refuses_at_once_and_a_caller_who_leaves_frees_a_place(start, checkpoint):
+async def test_a_full_server_refuses_at_once_and_a_caller_who_leaves_frees_a_place(
+    start: Start, checkpoint: Checkpoint
+) -> None:
     checkpoint.write(sizes={"112x56": "gate"})
     server = await start("--max-in-flight=2")
     first = asyncio.create_task(server.encode(items((112, 56))))
@@ -106,32 +113,32 @@ async def test_a_full_server_refuses_at_once_and_a_caller_who_leaves_frees_a_pla
     await server.until_load(inFlight=1, queued=0)
     fourth = asyncio.create_task(server.encode(items((56, 56))))
     await server.until_load(inFlight=2)
-    await open_gate(server)
+    await open_gate(server.model)
     assert [(await task).status for task in (first, fourth)] == [200, 200]
     assert await server.metric("encoder_requests_total", code="cancelled") == 1
     checks = await server.metric("encoder_token_checks_total", modality="image", source="fresh", result="ok")
     assert checks == 2
 
 
-async def test_bytes_in_flight_are_bounded_too(start, checkpoint):
+async def test_bytes_in_flight_are_bounded_too(start: Start, checkpoint: Checkpoint) -> None:
     checkpoint.write(sizes={"112x56": "gate"})
     server = await start("--max-in-flight-bytes=2000", "--max-body-bytes=2000")
     first = asyncio.create_task(server.encode(items((112, 56))))
     await server.until_load(inFlight=1, queued=0)
     refused = await server.encode(b" " * 1990)
     assert (refused.status, refused.code) == (429, "overloaded")
-    await open_gate(server)
+    await open_gate(server.model)
     assert (await first).status == 200
     await server.until_load(inFlight=0, inFlightBytes=0)
     assert (await server.encode(b" " * 1990)).code == "bad_request"
 
 
-async def open_gate(server):
+async def open_gate(model: Path) -> None:
     """Let the engine go on that waits at its gate."""
 
-    async def opened():
+    async def opened() -> bool:
         try:
-            os.close(os.open(server.model / "gate", os.O_WRONLY | os.O_NONBLOCK))
+            os.close(os.open(model / "gate", os.O_WRONLY | os.O_NONBLOCK))
         except OSError:
             return False  # No engine has come to the gate yet.
         return True

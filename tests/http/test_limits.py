@@ -3,7 +3,7 @@
 import socket
 from collections.abc import AsyncIterator
 
-from tests.http.under_test import items
+from tests.http.under_test import Start, items
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:
@@ -11,7 +11,7 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-async def test_limits_are_named_with_the_item(start):
+async def test_limits_are_named_with_the_item(start: Start) -> None:
     server = await start("--max-items=2", "--max-pixels=10000", "--max-body-bytes=5000")
     many = await server.encode(items((56, 56), (56, 56), (56, 56)))
     large = await server.encode(items((56, 56), (200, 200)))
@@ -24,7 +24,7 @@ async def test_limits_are_named_with_the_item(start):
     assert "5000" in heavy.message
 
 
-async def test_a_broken_off_body_gives_its_place_back(start):
+async def test_a_broken_off_body_gives_its_place_back(start: Start) -> None:
     server = await start("--max-in-flight=1")
     host, port = server.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as sock:

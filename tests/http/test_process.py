@@ -6,36 +6,44 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
 from tests.http.test_engine_faults import open_gate
-from tests.http.under_test import Client, Pod, items, until
+from tests.http.under_test import Checkpoint, Client, Pod, items, until
 
 PROGRAM = str(Path(__file__).with_name("serve_stand_in.py"))
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
 
 
+@dataclass
 class Process(Client):
     """A server in a process of its own."""
 
+    process: subprocess.Popen[bytes]
+    pod: Pod
+
     async def ended(self) -> int:
-        async def status():
-            return [self.process.returncode] if self.process.poll() is not None else None
+        async def has_ended() -> bool:
+            return self.process.poll() is not None
 
-        return (await until(status))[0]
+        await until(has_ended)
+        return self.process.returncode
 
 
-def spawn(command, log):
+def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
     with open(log, "wb") as file:
         return subprocess.Popen(command, stderr=file, env=ENVIRONMENT)
 
 
 @asynccontextmanager
-async def running(tmp_path, checkpoint):
+async def running(tmp_path: Path, checkpoint: Checkpoint) -> AsyncIterator[Process]:
     log = tmp_path / "log"
     pod = Pod(tmp_path / "pod")
     command = [sys.executable, PROGRAM, "serve", str(checkpoint.directory), "--port=0", "--engines=1"]
@@ -44,14 +52,13 @@ async def running(tmp_path, checkpoint):
     try:
         async with aiohttp.ClientSession() as session:
 
-            async def listening():
+            async def listening() -> Any:
                 assert process.poll() is None, log.read_text()
                 lines = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
                 return next((line["addresses"] for line in lines if line["message"] == "listening"), None)
 
             ((host, port),) = await until(listening)
-            server = Process(url=f"http://{host}:{port}", session=session)
-            server.process, server.pod, server.model = process, pod, checkpoint.directory
+            server = Process(url=f"http://{host}:{port}", session=session, process=process, pod=pod)
             await server.until_state("READY")
             yield server
     finally:
@@ -59,7 +66,7 @@ async def running(tmp_path, checkpoint):
         process.wait()
 
 
-async def test_sigterm_finishes_what_was_accepted_and_exits_with_zero(tmp_path, checkpoint):
+async def test_sigterm_finishes_what_was_accepted_and_exits_with_zero(tmp_path: Path, checkpoint: Checkpoint) -> None:
     checkpoint.write(sizes={"112x56": "gate"})
     async with running(tmp_path, checkpoint) as server:
         accepted = asyncio.create_task(server.encode(items((112, 56))))
@@ -69,12 +76,12 @@ async def test_sigterm_finishes_what_was_accepted_and_exits_with_zero(tmp_path, 
         refused = await server.encode(items((56, 56)))
         assert (refused.status, refused.code, refused.headers["Connection"]) == (503, "draining", "close")
         assert (await server.get("/readyz")).status == 503
-        await open_gate(server)
+        await open_gate(checkpoint.directory)
         assert (await accepted).status == 200
         assert await server.ended() == 0
 
 
-async def test_an_ordered_restart_exits_with_zero(tmp_path, checkpoint):
+async def test_an_ordered_restart_exits_with_zero(tmp_path: Path, checkpoint: Checkpoint) -> None:
     async with running(tmp_path, checkpoint) as server:
         boot = (await server.identity())["bootId"]
         server.pod.cordon(**{"encoderpool.io/order-restart": {"id": "restart-2-1", "bootId": boot}})
@@ -92,7 +99,7 @@ async def test_an_ordered_restart_exits_with_zero(tmp_path, checkpoint):
         ([], "the following arguments are required: command"),
     ],
 )
-def test_bad_usage_is_told_in_one_line(arguments, text, capsys):
+def test_bad_usage_is_told_in_one_line(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
     from encoder_server import cli
 
     with pytest.raises(SystemExit) as left:

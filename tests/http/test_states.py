@@ -3,22 +3,23 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 from tests.http.test_engine_faults import open_gate
-from tests.http.under_test import REVISION, items, until
+from tests.http.under_test import REVISION, Checkpoint, Server, Start, items, until
 
 CONTRACT = Path(__file__).parents[1] / "contract"
 IDENTITY = json.loads((CONTRACT / "identity.json").read_text())
 ORDERS = json.loads((CONTRACT / "orders.json").read_text())
 
 
-def expect(server, **changes):
+def expect(server: Server, **changes: str) -> None:
     """Write the expected-identity file as the operator does."""
     learned = json.loads((CONTRACT / "expected.json").read_text())["learned"]
     server.expected.write_text(json.dumps(learned | {"signature": None} | changes))
 
 
-async def test_a_replica_in_a_pool_is_held_until_it_is_what_the_file_says(start):
+async def test_a_replica_in_a_pool_is_held_until_it_is_what_the_file_says(start: Start) -> None:
     server = await start(in_pool=True, state="HELD")
     identity = await server.identity()
     assert (identity["reason"], identity["expected"], identity["probe"]["result"]) == ("Learning", None, "passed")
@@ -35,7 +36,7 @@ async def test_a_replica_in_a_pool_is_held_until_it_is_what_the_file_says(start)
     await server.until_state("HELD", "SignatureDrift")
 
 
-async def test_an_expected_file_that_vanishes_takes_no_serving_replica_down(start):
+async def test_an_expected_file_that_vanishes_takes_no_serving_replica_down(start: Start) -> None:
     server = await start(in_pool=True, state="HELD")
     expect(server, fingerprint=(await server.identity())["fingerprint"])
     await server.until_state("READY")
@@ -46,7 +47,7 @@ async def test_an_expected_file_that_vanishes_takes_no_serving_replica_down(star
     await server.until_state("READY")
 
 
-async def test_a_replica_whose_probe_fails_is_held_whatever_is_expected(start, checkpoint):
+async def test_a_replica_whose_probe_fails_is_held_whatever_is_expected(start: Start, checkpoint: Checkpoint) -> None:
     checkpoint.write(golden="count")
     server = await start(state="HELD")
     identity = await server.identity()
@@ -58,7 +59,7 @@ async def test_a_replica_whose_probe_fails_is_held_whatever_is_expected(start, c
     assert await server.metric("encoder_token_checks_total", modality="image", source="probe", result="count") == 1
 
 
-async def test_the_identity_has_the_contracts_shape_in_every_state(start):
+async def test_the_identity_has_the_contracts_shape_in_every_state(start: Start) -> None:
     server = await start()
     answer = await server.get("/v1/identity")
     assert answer.headers["Cache-Control"] == "no-store"
@@ -71,7 +72,7 @@ async def test_the_identity_has_the_contracts_shape_in_every_state(start):
     assert answer.json["check"] == example["check"]
 
 
-async def test_a_cordon_answers_open_connections_with_503_and_closes_them(start):
+async def test_a_cordon_answers_open_connections_with_503_and_closes_them(start: Start) -> None:
     server = await start()
     host, port = server.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -99,29 +100,33 @@ async def test_a_cordon_answers_open_connections_with_503_and_closes_them(start)
     await server.until_state("READY")
 
 
-async def test_a_request_that_was_admitted_before_the_cordon_is_answered_and_then_closed(start, checkpoint):
+async def test_a_request_that_was_admitted_before_the_cordon_is_answered_and_then_closed(
+    start: Start, checkpoint: Checkpoint
+) -> None:
     checkpoint.write(sizes={"112x56": "gate"})
     server = await start()
     accepted = asyncio.create_task(server.encode(items((112, 56))))
     await server.until_load(inFlight=1, queued=0)
     server.pod.cordon()
     await server.until_state("CORDONED")
-    await open_gate(server)
+    await open_gate(server.model)
     assert ((await accepted).status, (await accepted).headers["Connection"]) == (200, "close")
 
 
-def probe_order(boot_id, sizes, order_id="probe-2-1"):
+def probe_order(boot_id: str, sizes: list[dict[str, Any]], order_id: str = "probe-2-1") -> dict[str, Any]:
     value = ORDERS["probe"]["value"] | {"bootId": boot_id, "sizes": sizes, "id": order_id}
     return {ORDERS["probe"]["annotation"]: value}
 
 
-async def test_an_ordered_probe_runs_on_a_cordoned_replica_and_is_reported(start, checkpoint):
+async def test_an_ordered_probe_runs_on_a_cordoned_replica_and_is_reported(
+    start: Start, checkpoint: Checkpoint
+) -> None:
     checkpoint.write(sizes={"640x480": "short"})
     server = await start()
     boot = (await server.identity())["bootId"]
     server.pod.cordon(**probe_order(boot, ORDERS["probe"]["value"]["sizes"]))
 
-    async def done():
+    async def done() -> Any:
         identity = await server.identity()
         order = identity["orders"]["probe"]
         return order and order["result"] != "running" and identity
@@ -139,11 +144,11 @@ async def test_an_ordered_probe_runs_on_a_cordoned_replica_and_is_reported(start
     await until(lambda: _probe_is(server, {"id": "probe-2-2", "result": "passed"}))
 
 
-async def _probe_is(server, wanted):
-    return (await server.identity())["orders"]["probe"] == wanted
+async def _probe_is(server: Server, wanted: dict[str, str]) -> bool:
+    return bool((await server.identity())["orders"]["probe"] == wanted)
 
 
-async def test_an_order_for_another_boot_or_without_sense_is_ignored(start):
+async def test_an_order_for_another_boot_or_without_sense_is_ignored(start: Start) -> None:
     server = await start()
     other = probe_order("0" * 32, []) | {ORDERS["restart"]["annotation"]: ORDERS["restart"]["value"]}
     server.pod.cordon(**other)
@@ -153,7 +158,7 @@ async def test_an_order_for_another_boot_or_without_sense_is_ignored(start):
     assert identity["orders"] == {"probe": None, "restart": None}
 
 
-async def test_a_probe_that_kills_its_engine_has_failed(start, checkpoint):
+async def test_a_probe_that_kills_its_engine_has_failed(start: Start, checkpoint: Checkpoint) -> None:
     checkpoint.write(sizes={"640x480": "die"})
     server = await start()
     boot = (await server.identity())["bootId"]
@@ -162,7 +167,7 @@ async def test_a_probe_that_kills_its_engine_has_failed(start, checkpoint):
     await server.until_state("CORDONED")
 
 
-async def test_the_front_answers_limits_and_load(start):
+async def test_the_front_answers_limits_and_load(start: Start) -> None:
     server = await start()
     limits = (await server.get("/v1/limits")).json
     assert (limits["modalities"], limits["maxItems"], limits["maxPixels"]) == (["image"], 16, 16777216)

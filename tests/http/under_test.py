@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 from aiohttp import web
@@ -138,6 +138,12 @@ class Server(Client):
     model: Path
     pod: Pod
     expected: Path
+
+
+class Start(Protocol):
+    """Starts a server: see `serving` for the arguments."""
+
+    async def __call__(self, *arguments: str, in_pool: bool = False, state: str = "READY") -> Server: ...
 
 
 @dataclass

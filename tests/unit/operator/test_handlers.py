@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import kopf
 
@@ -24,7 +25,8 @@ class Wakes(Operation):
 
 async def happened(registry: kopf.OperatorRegistry, kind: str | None, **meta: Any) -> None:
     (handler,) = registry._watching.get_all_handlers()
-    await handler.fn(type=kind, namespace="models", name="vision", meta=meta)  # type: ignore[misc, call-arg]
+    happens = cast(Callable[..., Awaitable[None]], handler.fn)
+    await happens(type=kind, namespace="models", name="vision", meta=meta)
 
 
 async def test_a_status_of_our_own_wakes_nobody() -> None:

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from encoder_operator import identities, vocabulary
+from encoder_operator import vocabulary
 from encoder_operator.identities import HttpIdentities
 from encoder_operator.observation import ProbeResult, Replica
 from encoder_operator.replicas import replicas_of, workload_of
@@ -104,7 +104,7 @@ async def ask(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., An
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    monkeypatch.setattr(identities.vocabulary, "PORT", runner.addresses[0][1])
+    monkeypatch.setattr(vocabulary, "PORT", runner.addresses[0][1])
 
     async with aiohttp.ClientSession() as session:
 

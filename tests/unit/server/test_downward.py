@@ -11,35 +11,38 @@ from encoder_server.downward import parse_pairs, read_pod
 ORDERS = json.loads((Path(__file__).parents[2] / "contract" / "orders.json").read_text())
 
 
-def annotation(kind):
+def annotation(kind: str) -> str:
     return f"{ORDERS[kind]['annotation']}={json.dumps(json.dumps(ORDERS[kind]['value']))}\n"
 
 
-def test_values_are_unescaped_as_go_escapes_them():
+def test_values_are_unescaped_as_go_escapes_them() -> None:
     text = 'a="1"\nb="say \\"hi\\"\\n\\ttab \\\\ \\u00e9 \\U0001f600 \\x7f \\xff"\nempty=""\nodd\nc=unquoted\n'
     assert parse_pairs(text) == {"a": "1", "b": 'say "hi"\n\ttab \\ é 😀 \x7f \N{REPLACEMENT CHARACTER}', "empty": ""}
 
 
-def test_only_false_cordons():
+def test_only_false_cordons() -> None:
     assert read_pod('encoderpool.io/serving="false"', "").cordoned
     for labels in ('encoderpool.io/serving="true"', 'encoderpool.io/serving=""', ""):
         assert not read_pod(labels, "").cordoned
 
 
-def test_the_contracts_orders_are_understood():
+def test_the_contracts_orders_are_understood() -> None:
     pod = read_pod("", annotation("probe") + annotation("restart") + annotation("cordon"))
+    assert pod.probe is not None
+    assert pod.restart is not None
     assert (pod.probe.id, pod.restart.id) == ("probe-2-1", "restart-2-1")
     (size,) = pod.probe.sizes_for(("image",), 16_777_216)
     assert (size.width, size.height) == (640, 480)
 
 
-def test_sizes_beyond_what_a_caller_may_send_are_left_out():
+def test_sizes_beyond_what_a_caller_may_send_are_left_out() -> None:
     pod = read_pod("", annotation("probe"))
+    assert pod.probe is not None
     assert pod.probe.sizes_for(("image",), 1000) == ()
     assert pod.probe.sizes_for(("audio",), 16_777_216) == ()
 
 
 @given(st.text())
-def test_whatever_an_annotation_holds_it_never_fails(value):
+def test_whatever_an_annotation_holds_it_never_fails(value: str) -> None:
     pod = read_pod(value, f"{ORDERS['probe']['annotation']}={json.dumps(value)}")
     assert pod.probe is None

@@ -11,35 +11,35 @@ from encoder_server.metrics import Metrics
 BEARINGS = Bearings(request_id="r", model_revision="m", processor_revision="p")
 
 
-def medium(digest, width=10):
+def medium(digest: str, width: int = 10) -> Medium:
     return Medium(index=0, modality="image", content=b"", digest=digest, width=width, height=10, expected_tokens=None)
 
 
-def violation(produced=3, result=Result.COUNT):
+def violation(produced: int | None = 3, result: Result = Result.COUNT) -> Violation:
     return Violation(
         index=0, modality="image", grid=(1, 2, 2), promised=4, produced=produced, result=result, message="off"
     )
 
 
 @pytest.fixture
-def metrics():
+def metrics() -> Metrics:
     return Metrics()
 
 
 @pytest.fixture
-def evidence(metrics):
+def evidence(metrics: Metrics) -> Evidence:
     return Evidence(metrics, lambda: "2026-11-30T12:00:00.000000Z")
 
 
-def take(evidence, medium, violation):
+def take(evidence: Evidence, medium: Medium, violation: Violation) -> None:
     evidence.fresh(Passed(rows=()), [violation], {0: medium}, BEARINGS)
 
 
-def sample(metrics, name, **labels):
+def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(name, labels)
 
 
-def test_one_medium_that_is_sent_again_counts_once(metrics, evidence):
+def test_one_medium_that_is_sent_again_counts_once(metrics: Metrics, evidence: Evidence) -> None:
     for digest in ("a", "b", "a", "a"):
         take(evidence, medium(digest), violation())
     assert sample(metrics, "encoder_mismatched_media_total") == 2
@@ -47,7 +47,7 @@ def test_one_medium_that_is_sent_again_counts_once(metrics, evidence):
     assert sample(metrics, "encoder_token_checks_total", **labels) == 4
 
 
-def test_gaps_are_absolute_and_by_direction(metrics, evidence):
+def test_gaps_are_absolute_and_by_direction(metrics: Metrics, evidence: Evidence) -> None:
     take(evidence, medium("a"), violation(produced=1))
     take(evidence, medium("a"), violation(produced=9))
     take(evidence, medium("a"), violation(produced=None, result=Result.LAYOUT))
@@ -55,7 +55,7 @@ def test_gaps_are_absolute_and_by_direction(metrics, evidence):
     assert sample(metrics, "encoder_token_mismatch_tokens_sum", direction="surplus") == 5
 
 
-def test_recent_violations_are_distinct_newest_first_and_at_most_eight(evidence):
+def test_recent_violations_are_distinct_newest_first_and_at_most_eight(evidence: Evidence) -> None:
     for width in (*range(1, 11), 5):
         take(evidence, medium("a", width), violation())
     assert [entry["width"] for entry in evidence.recent] == [5, 10, 9, 8, 7, 6, 4, 3]

@@ -5,7 +5,9 @@ import dataclasses
 import json
 import math
 import struct
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ EXPECTED = json.loads((Path(__file__).parents[2] / "contract" / "expected.json")
 GOLDEN = ProbeItem(index=0, modality="image", width=56, height=56, grid=(1, 4, 4), promised=4, produced=4, result="ok")
 
 
-def sign(*numbers):
+def sign(*numbers: float) -> str:
     return base64.b64encode(struct.pack("<16f", *numbers)).decode()
 
 
@@ -39,21 +41,23 @@ MEASURED = Measured(
 )
 
 
-def changed(**changes):
+def changed(**changes: Any) -> Measured:
     return dataclasses.replace(MEASURED, **changes)
 
 
-def expect(kind="learned", **changes):
+def expect(kind: str = "learned", **changes: str | None) -> Reference:
     text = json.dumps(EXPECTED[kind] | {"fingerprint": fingerprint(MEASURED)} | changes)
     return read_reference(text.encode(), REVISION)
 
 
-def verdict(reference, measured=MEASURED, golden=(GOLDEN,)):
+def verdict(
+    reference: Reference, measured: Measured = MEASURED, golden: Sequence[ProbeItem] = (GOLDEN,)
+) -> tuple[bool, str]:
     found = judge(measured, golden, reference)
     return found.admitted, found.reason
 
 
-def test_the_fingerprint_is_64_hex_digits_and_ignores_the_order_of_keys():
+def test_the_fingerprint_is_64_hex_digits_and_ignores_the_order_of_keys() -> None:
     assert len(fingerprint(MEASURED)) == 64
     assert fingerprint(changed(classes={"model": "B", "encoder": "A"})) == fingerprint(MEASURED)
 
@@ -69,40 +73,40 @@ def test_the_fingerprint_is_64_hex_digits_and_ignores_the_order_of_keys():
         {"probe": (dataclasses.replace(GOLDEN, grid=(1, 2, 8)),)},
     ],
 )
-def test_the_fingerprint_differs_with_every_exact_part(changes):
+def test_the_fingerprint_differs_with_every_exact_part(changes: dict[str, Any]) -> None:
     assert fingerprint(changed(**changes)) != fingerprint(MEASURED)
     assert difference(MEASURED, changed(**changes)) is not None
 
 
-def test_the_fingerprint_ignores_what_is_advisory_or_numeric():
+def test_the_fingerprint_ignores_what_is_advisory_or_numeric() -> None:
     same = changed(advisory={}, signature=None, probe=(dataclasses.replace(GOLDEN, produced=3, result="count"),))
     assert fingerprint(same) == fingerprint(MEASURED)
 
 
-def test_the_distance_is_relative_and_per_mille():
+def test_the_distance_is_relative_and_per_mille() -> None:
     assert distance_per_mille(sign(*[1.01] * 16), sign(*[1.0] * 16)) == pytest.approx(10, rel=1e-4)
     assert distance_per_mille(sign(*[0.0] * 16), sign(*[0.0] * 16)) == 0
     assert distance_per_mille(sign(*[math.nan] * 16), sign(*[1.0] * 16)) == math.inf
 
 
-def test_outside_a_pool_a_passing_probe_admits():
+def test_outside_a_pool_a_passing_probe_admits() -> None:
     assert verdict(Reference(named=False)) == (True, "AsExpected")
 
 
-def test_the_expected_identity_admits_and_any_other_is_held():
+def test_the_expected_identity_admits_and_any_other_is_held() -> None:
     assert verdict(expect(signature=None)) == (True, "AsExpected")
     assert verdict(expect(signature=None, fingerprint="0" * 64)) == (False, "FingerprintDrift")
     assert verdict(expect("pinned")) == (True, "AsExpected")
 
 
-def test_the_signature_is_compared_with_its_tolerance():
+def test_the_signature_is_compared_with_its_tolerance() -> None:
     near, far = sign(*[n * 1.005 for n in range(1, 17)]), sign(*[n * 1.02 for n in range(1, 17)])
     assert verdict(expect(signature=near)) == (True, "AsExpected")
     assert verdict(expect(signature=far)) == (False, "SignatureDrift")
     assert verdict(expect(signature=near), changed(signature=None)) == (False, "SignatureDrift")
 
 
-def test_nothing_to_compare_with_means_learning():
+def test_nothing_to_compare_with_means_learning() -> None:
     assert verdict(Reference(named=True)) == (False, "Learning")
     assert verdict(expect("learning", fingerprint=None)) == (False, "Learning")
 
@@ -111,35 +115,35 @@ NO_SIGNATURE = json.dumps(EXPECTED["learned"] | {"signature": "x"}).encode()
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b'{"policy": "Maybe"}', NO_SIGNATURE])
-def test_a_file_that_makes_no_sense_holds_and_never_raises(text):
+def test_a_file_that_makes_no_sense_holds_and_never_raises(text: bytes) -> None:
     reference = read_reference(text, REVISION)
     found = judge(MEASURED, (GOLDEN,), reference)
     assert (found.admitted, found.reason) == (False, "Learning")
     assert "cannot be used" in found.message
 
 
-def test_a_file_for_another_revision_holds():
+def test_a_file_for_another_revision_holds() -> None:
     text = json.dumps(EXPECTED["off"] | {"revision": "other"}).encode()
     assert verdict(read_reference(text, REVISION)) == (False, "Learning")
 
 
-def test_pinned_without_a_fingerprint_holds():
+def test_pinned_without_a_fingerprint_holds() -> None:
     assert verdict(expect("pinned", fingerprint=None)) == (False, "Learning")
 
 
-def test_policy_off_asks_for_a_passing_probe_alone():
+def test_policy_off_asks_for_a_passing_probe_alone() -> None:
     off = read_reference(json.dumps(EXPECTED["off"]).encode(), REVISION)
     assert verdict(off) == (True, "AsExpected")
     assert verdict(off, golden=(dataclasses.replace(GOLDEN, result="layout", produced=None),)) == (False, "ProbeFailed")
 
 
-def test_a_failed_probe_comes_before_every_comparison():
+def test_a_failed_probe_comes_before_every_comparison() -> None:
     failed = (dataclasses.replace(GOLDEN, produced=3, result="count"),)
     assert verdict(expect(fingerprint="0" * 64), golden=failed) == (False, "ProbeFailed")
     assert verdict(Reference(named=False), golden=()) == (False, "ProbeFailed")
 
 
-def test_an_engine_that_is_the_same_differs_in_nothing():
+def test_an_engine_that_is_the_same_differs_in_nothing() -> None:
     assert difference(MEASURED, changed(advisory={})) is None
     assert "signature" in (difference(MEASURED, changed(signature=sign(*range(2, 18)))) or "")
     assert "probe" in (difference(MEASURED, changed(probe=(dataclasses.replace(GOLDEN, result="nonfinite"),))) or "")

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def test_every_module_of_the_front_is_held_to_the_contract():
+def test_every_module_of_the_front_is_held_to_the_contract() -> None:
     contracts = configparser.ConfigParser()
     contracts.read(ROOT / ".importlinter")
     listed = contracts["importlinter:contract:front-without-torch"]["source_modules"].split()
@@ -16,7 +16,7 @@ def test_every_module_of_the_front_is_held_to_the_contract():
     assert set(listed) == {f"encoder_server.{name}" for name in files} | {"encoder_server.engine.messages"}
 
 
-def test_the_command_line_loads_no_torch():
+def test_the_command_line_loads_no_torch() -> None:
     program = "import sys, encoder_server.cli; print([n for n in sys.modules if n.startswith(('torch', 'transf'))])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -24,19 +24,19 @@ JSON = st.recursive(
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_an_error_of_ours(body):
+def test_any_bytes_are_an_error_of_ours(body: bytes) -> None:
     with pytest.raises(errors.CallerError, match=r"^.{1,300}$"):
         parse(body, 4)
 
 
 @given(JSON)
-def test_any_json_is_an_error_of_ours(value):
+def test_any_json_is_an_error_of_ours(value: object) -> None:
     for body in (value, {"items": value}, {"items": [value]}):
         with pytest.raises(errors.CallerError):
             parse(json.dumps(body).encode(), 4)
 
 
-def test_an_unknown_fields_name_is_bounded_and_harmless():
+def test_an_unknown_fields_name_is_bounded_and_harmless() -> None:
     with pytest.raises(errors.BadRequestError) as raised:
         parse(json.dumps({"items": [{"modality": "image", "<script>" * 100: 1}]}).encode(), 4)
     assert "<" not in raised.value.message
@@ -56,17 +56,17 @@ def test_an_unknown_fields_name_is_bounded_and_harmless():
         ("application/json, */*;q=0.1", Form.JSON),
     ],
 )
-def test_accept_chooses_the_form(accept, form):
+def test_accept_chooses_the_form(accept: str | None, form: Form) -> None:
     assert negotiate(accept) is form
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json;q=0", "application/json;q=x", ";;"])
-def test_accept_that_cannot_be_met_is_refused(accept):
+def test_accept_that_cannot_be_met_is_refused(accept: str | None) -> None:
     with pytest.raises(errors.NotAcceptableError):
         negotiate(accept)
 
 
-def test_bfloat16_travels_as_it_is():
+def test_bfloat16_travels_as_it_is() -> None:
     data = struct.pack("<4H", 0x3F80, 0x4000, 0x4040, 0x4080)
     promise = Promise(index=0, modality="image", tokens=2, grid=(1, 2, 4))
     rows = Rows(promise=promise, shape=(2, 2), dtype="bfloat16", data=memoryview(data))
