@@ -130,7 +130,7 @@ def _of_records(observation: Observation, acted: dict[str, CordonRecord]) -> Ite
 
 
 def _of_record(replica: Replica, record: CordonRecord, now: float) -> Iterator[Announcement]:
-    key = f"{replica.uid} {record.since:.0f}"
+    key = f"{replica.uid} {to_text(record.since)}"
     if record.state is CordonState.CORDONED and now - record.since < _TOLD_WITHIN_SECONDS:
         yield _warning(CORDONED, replica.name, key, f"{record.reason}: {record.message}")
     if record.released_at is not None and now - record.released_at < _TOLD_WITHIN_SECONDS:
@@ -139,7 +139,7 @@ def _of_record(replica: Replica, record: CordonRecord, now: float) -> Iterator[A
 
 def _of_action(action: Action) -> Iterator[Announcement]:
     name, record = action.replica.name, action.record
-    key = f"{action.replica.uid} {record.since:.0f} {record.attempt}"
+    key = f"{action.replica.uid} {to_text(record.since)} {record.attempt}"
     match action:
         case OrderRestart():
             yield _normal(RESTART_ORDERED, name, key, f"attempt {record.attempt} to repair it in place")
