@@ -4,7 +4,7 @@
 packages=(
   buildah skopeo runc debootstrap containernetworking-plugins
   nftables iptables conntrack iproute2 procps util-linux openssl
-  gcc libc6-dev ca-certificates python3-venv
+  gcc libc6-dev ca-certificates curl python3-venv
 )
 programs=(buildah skopeo runc debootstrap nft iptables conntrack ip sysctl nsenter flock setsid openssl gcc go python3)
 
