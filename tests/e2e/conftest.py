@@ -57,6 +57,13 @@ def remove_namespace(name: str) -> None:
     kube.kubectl("delete", "persistentvolume", f"{name}-weights", "--ignore-not-found", "--timeout=60s")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each wait here has its own deadline; the limit on a whole test is for what no deadline guards."""
+    for item in items:
+        if "e2e" in item.path.parts:
+            item.add_marker(pytest.mark.timeout(900))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """A failed test's report shows what a person would look at: pools, pods, events, the operator's log."""
