@@ -19,6 +19,8 @@ from encoder_operator import vocabulary
 
 _QUANTITY = re.compile(r"([0-9.]+)(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?[0-9]+))?")
 _BINARY = {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)}
+# Maps that the API server keeps as one value: a key too many makes another selector, and an apply replaces it.
+_WHOLE = ("selector",)
 _DECIMAL = {letter: Decimal(1000) ** power for power, letter in zip((-3, -2, -1), "num", strict=True)} | {
     letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)
 }
@@ -33,7 +35,9 @@ def _has(live: object, wanted: object) -> bool:
     if isinstance(wanted, Mapping):
         if not wanted:
             return live is None or isinstance(live, Mapping)
-        return isinstance(live, Mapping) and all(_has(live.get(key), wanted[key]) for key in wanted)
+        return isinstance(live, Mapping) and all(
+            live.get(key) == wanted[key] if key in _WHOLE else _has(live.get(key), wanted[key]) for key in wanted
+        )
     if isinstance(wanted, Sequence) and not isinstance(wanted, str):
         return (
             isinstance(live, Sequence)

@@ -85,6 +85,13 @@ def test_a_longer_list_is_a_difference() -> None:
     assert not holds(live() | {"list": ["a", "b"]}, MANIFEST | {"list": ["a"]})
 
 
+def test_a_key_that_somebody_added_to_a_selector_is_a_difference() -> None:
+    """A selector is one value: with a key more, the Service has no endpoints and yet all that was asked for."""
+    selector = {"encoderpool.io/pool": "vision"}
+    assert holds(live() | {"selector": selector}, MANIFEST | {"selector": selector})
+    assert not holds(live() | {"selector": selector | {"theirs": "2"}}, MANIFEST | {"selector": selector})
+
+
 @pytest.mark.parametrize("path", ["metadata.labels.a", "metadata.labels", "spec.limits.cpu", "spec.ports"])
 def test_a_field_that_we_own_and_no_longer_name_is_a_difference(path: str) -> None:
     assert not holds(live(), without(path))
