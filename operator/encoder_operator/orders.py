@@ -10,8 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from encoder_operator import vocabulary
 from encoder_operator.observation import CordonRecord, CordonState, Order, Size
 from encoder_operator.timestamps import to_seconds, to_text
+
+_MOST_TIMES = 2**31 - 1
 
 
 def parse_order(text: str | None) -> Order | None:
@@ -28,8 +31,9 @@ def parse_record(text: str | None) -> CordonRecord | None:
     """The cordon record in an annotation; None where there is none, or nothing that is one."""
     value = _object(text)
     try:
-        return _record(value) if value else None
-    except (KeyError, TypeError, ValueError):
+        record = _record(value) if value else None
+        return record if record is not None and _can_be_told(record) else None
+    except (KeyError, OverflowError, TypeError, ValueError):
         return None
 
 
@@ -65,7 +69,7 @@ def render_probe(order: Order, sizes: Sequence[Size]) -> str:
 def _object(text: str | None) -> Mapping[str, Any]:
     try:
         value = json.loads(text or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -80,13 +84,22 @@ def _record(value: Mapping[str, Any]) -> CordonRecord:
         released_at=_optional_seconds(value["releasedAt"]),
         times=int(value["times"]),
         attempt=int(value["attempt"]),
-        attempt_boot_id=value["attemptBootId"],
+        attempt_boot_id=None if value["attemptBootId"] is None else str(value["attemptBootId"]),
         next_attempt_at=_optional_seconds(value["nextAttemptAt"]),
         sizes=tuple(
             Size(modality=str(each["modality"]), width=int(each["width"]), height=int(each["height"]))
             for each in value["sizes"]
         ),
     )
+
+
+def _can_be_told(record: CordonRecord) -> bool:
+    """Whether what a person may have edited still fits a status and the ladder: one number or date too large
+    would have every pass over the pool refused."""
+    render_record(record)
+    if record.by == vocabulary.FIELD_MANAGER and record.reason not in vocabulary.REASONS:
+        return False
+    return 0 < record.times < _MOST_TIMES and 0 < record.attempt < _MOST_TIMES
 
 
 def _sizes(sizes: Sequence[Size]) -> list[dict[str, Any]]:

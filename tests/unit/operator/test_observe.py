@@ -14,8 +14,9 @@ from aiohttp import web
 from encoder_operator import vocabulary
 from encoder_operator.identities import HttpIdentities
 from encoder_operator.observation import ProbeResult, Replica
+from encoder_operator.orders import render_record
 from encoder_operator.replicas import replicas_of, workload_of
-from tests.support.replicas import a_replica
+from tests.support.replicas import a_record, a_replica
 
 IDENTITY = json.loads((Path(__file__).parents[2] / "contract" / "identity.json").read_text())
 UID = IDENTITY["admitted"]["podUid"]
@@ -58,6 +59,30 @@ def test_what_a_person_wrote_into_an_annotation_is_no_record(text: str) -> None:
     keys = (vocabulary.ANNOTATION_CORDON, vocabulary.ANNOTATION_ORDER_PROBE, vocabulary.ANNOTATION_ORDER_RESTART)
     (found,) = replicas_of([a_pod(annotations=dict.fromkeys(keys, text))])
     assert (found.cordon, found.probe_order, found.restart_order) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    "edited",
+    [
+        {"times": 1e999},
+        {"times": 2**31},
+        {"attempt": -3},
+        {"reason": ""},
+        {"reason": "Because"},
+        {"since": "9999-12-31T23:59:59-23:59"},
+        {"nextAttemptAt": "soon"},
+        {"sizes": [{"modality": "image", "width": 1e999, "height": 1}]},
+    ],
+)
+def test_a_record_that_no_status_could_tell_is_none(edited: dict[str, Any]) -> None:
+    text = json.dumps(json.loads(render_record(a_record())) | edited)
+    (found,) = replicas_of([a_pod(annotations={vocabulary.ANNOTATION_CORDON: text})])
+    assert found.cordon is None
+
+
+def test_an_annotation_too_deep_to_be_read_is_no_record() -> None:
+    (found,) = replicas_of([a_pod(annotations={vocabulary.ANNOTATION_CORDON: "[" * 100_000})])
+    assert found.cordon is None
 
 
 def test_a_pod_without_status_is_a_replica_of_which_nothing_is_known() -> None:
