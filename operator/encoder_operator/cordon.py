@@ -33,6 +33,8 @@ from encoder_operator.verdict import Judgement, Result, Scope, Verdict
 
 _CORDONABLE = (vocabulary.TOKEN_MISMATCH, vocabulary.LAYOUT_ERROR)
 _MOST_SIZES = 8
+# A label reaches its replica within a second, and within the kubelet's slowest round where a notice was lost.
+_HEARD_BY_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +170,8 @@ def _next_rung(ladder: _Ladder, replica: Replica) -> Iterator[Action]:
     elif record.attempt_boot_id is None or identity.boot_id == record.attempt_boot_id:
         begun = replace(record, attempt_boot_id=identity.boot_id)
         # First it refuses its callers, as the label says; a restart before that would break their connections.
-        heard = identity.state != vocabulary.STATE_READY
+        # Where somebody took the label away it never will: the Service leaves it out, and it hears nothing.
+        heard = identity.state != vocabulary.STATE_READY or ladder.now - record.since >= _HEARD_BY_SECONDS
         if heard and replica.restart_order != _restart(begun, identity):
             yield OrderRestart(replica=replica, record=begun, order=_restart(begun, identity))
     else:
@@ -179,9 +182,13 @@ def _prove(ladder: _Ladder, replica: Replica, record: CordonRecord, identity: Id
     """Another boot is up: out only by its own probe of what failed, and by a matching identity."""
     order = Order(id=f"probe-{record.times}-{record.attempt}", boot_id=identity.boot_id)
     done = identity.probe_done
+    if identity.state == vocabulary.STATE_FAILED:
+        # It will not load what is there now; the next boot reads anew what may have been repaired.
+        yield _postpone(ladder, replica, record)
+        return
     if identity.fingerprint is None or identity.probe is None or _waits_for_lesson(ladder):
         return
-    if identity.state in (vocabulary.STATE_DRAINING, vocabulary.STATE_FAILED):
+    if identity.state == vocabulary.STATE_DRAINING:
         return
     if _differs(ladder, identity):
         yield _postpone(ladder, replica, record)

@@ -129,6 +129,25 @@ def test_a_cordon_after_a_release_counts_once_more() -> None:
             None,
         ),
         (
+            "a boot that cannot load is a failed attempt: wait",
+            cordoned(
+                identity=an_identity(
+                    state="FAILED", reason="LoadFailed", boot_id="boot-2", fingerprint=None, probe=None
+                )
+            ),
+            (Postpone,),
+        ),
+        (
+            "one that has just been cordoned first refuses its callers",
+            cordoned(record=a_record(since=NOW - 1), identity=an_identity()),
+            None,
+        ),
+        (
+            "one that never hears of its cordon, its label being gone, is restarted all the same",
+            cordoned(record=a_record(since=NOW - 300), identity=an_identity()),
+            (OrderRestart, "restart-1-1", "boot-1"),
+        ),
+        (
             "before its time no attempt is begun",
             cordoned(record=a_record(next_attempt_at=NOW + 1), identity=probed(ProbeResult.PASSED)),
             None,
