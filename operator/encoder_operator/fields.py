@@ -14,6 +14,8 @@ from encoder_operator.errors import InvalidSpecError
 
 _QUANTITY = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 
+_PER_CENT = re.compile(r"(100|[1-9]?[0-9])%")
+
 _Choice = TypeVar("_Choice", bound=Enum)
 
 
@@ -66,6 +68,15 @@ class Fields:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise self.error(name, f"must be an integer from {low} to {high}")
         return value
+
+    def count_or_share(self, name: str) -> int | str:
+        """A number that is not negative, or a text from 0% to 100%."""
+        value = self._required(name)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31:
+            return value
+        if isinstance(value, str) and _PER_CENT.fullmatch(value):
+            return value
+        raise self.error(name, "must be a number of replicas, or a share of them from 0% to 100%")
 
     def choice(self, name: str, choices: type[_Choice]) -> _Choice:
         """One member of an enumeration of texts."""

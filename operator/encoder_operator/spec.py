@@ -22,6 +22,7 @@ from encoder_operator.spec_model import (
     Source,
     parse_model,
 )
+from encoder_operator.spec_quarantine import Management, Mode, QuarantineSpec, Share, parse_quarantine
 
 __all__ = [
     "ClaimSource",
@@ -30,12 +31,15 @@ __all__ = [
     "IdentitySpec",
     "IntegritySpec",
     "LocalSource",
+    "Management",
     "ModalitySpec",
+    "Mode",
     "ModelSpec",
     "Pinned",
     "PoolSpec",
     "QuarantineSpec",
     "ServerSpec",
+    "Share",
     "Source",
     "parse",
 ]
@@ -70,14 +74,6 @@ class IntegritySpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuarantineSpec:
-    """spec.quarantine: seconds before another attempt to release: base times attempts, at most the max."""
-
-    base_seconds: int
-    max_seconds: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSpec:
     """An EncoderPool's spec. `resources` is passed on as the API has it (requests and limits)."""
 
@@ -91,6 +87,7 @@ class PoolSpec:
     server: ServerSpec
     integrity: IntegritySpec
     quarantine: QuarantineSpec
+    management: Management
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +149,8 @@ def _spec(spec: Fields) -> PoolSpec:
             deadline_seconds=server.integer("deadlineSeconds", 1, 3600),
         ),
         integrity=_integrity(spec.object("integrity")),
-        quarantine=_quarantine(spec.object("quarantine")),
+        quarantine=parse_quarantine(spec.object("quarantine")),
+        management=spec.choice("management", Management),
     )
 
 
@@ -187,11 +185,3 @@ def _integrity(integrity: Fields) -> IntegritySpec:
         min_distinct_media=integrity.integer("minDistinctMedia", 1, 2**31 - 1),
         max_mismatch_per_mille=integrity.integer("maxMismatchPerMille", 0, 1000),
     )
-
-
-def _quarantine(quarantine: Fields) -> QuarantineSpec:
-    base = quarantine.integer("baseSeconds", 1, 86400)
-    longest = quarantine.integer("maxSeconds", 1, 86400)
-    if base > longest:
-        raise quarantine.error("baseSeconds", "must not be more than maxSeconds")
-    return QuarantineSpec(base_seconds=base, max_seconds=longest)

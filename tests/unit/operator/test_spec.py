@@ -17,8 +17,25 @@ def test_a_pool_is_read_with_the_defaults_of_the_schema() -> None:
     assert pool.spec.modalities == (spec.ModalitySpec(type="image", max_pixels=16777216, max_items=16),)
     assert (pool.spec.replicas, pool.spec.image_pull_policy, pool.spec.resources) == (1, "IfNotPresent", {})
     assert pool.spec.server == spec.ServerSpec(max_in_flight=64, deadline_seconds=60)
-    assert pool.spec.quarantine == spec.QuarantineSpec(base_seconds=30, max_seconds=600)
+    assert pool.spec.quarantine == spec.QuarantineSpec(
+        mode=spec.Mode.REPAIR,
+        max_cordoned=spec.Share(count=None, per_cent=20),
+        min_serving=1,
+        base_seconds=30,
+        max_seconds=600,
+        max_restarts=3,
+    )
+    assert pool.spec.management is spec.Management.ACTIVE
     assert pool.status == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "replicas", "allowed"),
+    [("20%", 1, 1), ("20%", 5, 1), ("20%", 6, 2), ("0%", 100, 0), ("100%", 3, 3), (0, 3, 0), (2, 1, 2)],
+)
+def test_a_share_of_the_replicas_is_rounded_up(said: int | str, replicas: int, allowed: int) -> None:
+    quarantine = a_pool(quarantine={"maxCordoned": said}).spec.quarantine
+    assert quarantine.max_cordoned.of(replicas) == allowed
 
 
 def test_quantities_are_text_however_they_were_written() -> None:
