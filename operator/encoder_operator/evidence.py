@@ -1,7 +1,7 @@
-"""Evidence: replicas' counters, from Prometheus, as counts of each replica's own window.
+"""Evidence: replicas' counters as counts of each replica's own window, and Prometheus as a source of them.
 
-Place: called by observe; `window` counts. Must never: let a source that is down, slow or wrong pass for evidence:
-what is not known is None, and why is told.
+Place: called by observe; `direct` is the other source, `window` counts. Must never: let a source that is down, slow
+or wrong pass for evidence: what is not known is None, and why is told.
 """
 
 from __future__ import annotations
@@ -14,15 +14,12 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from encoder_operator.metrics_page import CHECKS, JUDGED_SOURCE, MEDIA
 from encoder_operator.observation import Counts, Replica
 from encoder_operator.window import Bounds, PodSamples, Sample, Series, counts
 
-CHECKS = "encoder_token_checks_total"
-MEDIA = "encoder_mismatched_media_total"
-JUDGED_SOURCE = "fresh"
-
 # A baseline lies before the window: this much more is asked for.
-_LOOK_BACK_SECONDS = 60
+LOOK_BACK_SECONDS = 60
 _PODS_IN_ONE_QUERY = 50
 _LARGEST_ANSWER = 16 * 1024 * 1024
 _TIMEOUT = aiohttp.ClientTimeout(total=10.0, connect=3.0)
@@ -35,16 +32,11 @@ class EvidenceError(Exception):
 class Counters(Protocol):
     """Where counters are read from."""
 
-    async def samples(self, namespace: str, pods: Sequence[str], seconds: int, now: float) -> Mapping[str, PodSamples]:
-        """Raw samples of these pods' counters in the last `seconds`, by pod name; EvidenceError where none."""
-
-
-class NoCounters:
-    """Without a source of counters: they stay unknown."""
-
-    async def samples(self, namespace: str, pods: Sequence[str], seconds: int, now: float) -> Mapping[str, PodSamples]:
-        """Always EvidenceError."""
-        raise EvidenceError("no Prometheus address is set: checks of traffic are not judged")
+    async def samples(
+        self, namespace: str, replicas: Sequence[Replica], window_seconds: int, now: float
+    ) -> Mapping[str, PodSamples]:
+        """Raw samples of these replicas' counters by pod name, over their window and some time before it;
+        EvidenceError where there can be none."""
 
 
 class Prometheus:
@@ -54,10 +46,13 @@ class Prometheus:
         self._session = session
         self._url = f"{address}/api/v1/query"
 
-    async def samples(self, namespace: str, pods: Sequence[str], seconds: int, now: float) -> Mapping[str, PodSamples]:
-        """Raw samples of these pods' counters in the last `seconds`, by pod name; EvidenceError where none."""
+    async def samples(
+        self, namespace: str, replicas: Sequence[Replica], window_seconds: int, now: float
+    ) -> Mapping[str, PodSamples]:
+        """See `Counters`."""
         checks: list[Any] = []
         media: list[Any] = []
+        pods, seconds = [each.name for each in replicas], window_seconds + LOOK_BACK_SECONDS
         for first in range(0, len(pods), _PODS_IN_ONE_QUERY):
             some = pods[first : first + _PODS_IN_ONE_QUERY]
             where = f"namespace={_quoted(namespace)},pod=~{_quoted('|'.join(map(re.escape, some)))}"
@@ -89,9 +84,8 @@ async def evidence(
     started = [each for each in replicas if each.container_started_at is not None]
     if not started:
         return {}, None
-    names = [each.name for each in started]
     try:
-        found = await counters.samples(namespace, names, window_seconds + _LOOK_BACK_SECONDS, now)
+        found = await counters.samples(namespace, started, window_seconds, now)
     except EvidenceError as error:
         return {}, str(error)
     read: dict[str, Counts | None] = {}

@@ -16,9 +16,10 @@ import aiohttp
 
 from encoder_operator import vocabulary
 from encoder_operator.cluster import Cluster, JsonObject, PodChanged, PodsListed
+from encoder_operator.direct import Direct
 from encoder_operator.errors import ClusterError
 from encoder_operator.events import Recorder
-from encoder_operator.evidence import Counters, NoCounters, Prometheus
+from encoder_operator.evidence import Counters, Prometheus
 from encoder_operator.health import Heartbeats, serve
 from encoder_operator.identities import HttpIdentities
 from encoder_operator.kube_cluster import connect
@@ -74,7 +75,11 @@ class Operation:
 
     def _counters(self, session: aiohttp.ClientSession) -> Counters:
         address = self._settings.prometheus_address
-        return NoCounters() if address is None else Prometheus(session, address)
+        if address is not None:
+            return Prometheus(session, address)
+        direct = Direct(session, clock=time.time, pause=asyncio.sleep)
+        self._stack.push_async_callback(direct.close)
+        return direct
 
     def _run(self, name: str, loop: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(loop, name=name)

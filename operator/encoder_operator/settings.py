@@ -24,7 +24,7 @@ class SettingsError(ValueError):
 class Settings:
     """The operator's settings.
 
-    `prometheus_address`: where counters are asked for, an http(s) URL; None: counters stay unknown.
+    `prometheus_address`: where counters are asked for, an http(s) URL; None: each replica's own /metrics.
     `watch_namespaces`: the namespaces whose pools are served, empty for all.
     `http_port`: where /healthz and /metrics answer.
     `log_level`: one of logging's level names.

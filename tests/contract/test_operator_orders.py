@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from encoder_operator import evidence, orders, window
+from encoder_operator import metrics_page, orders, window
 from encoder_operator.likeness import distance
 from encoder_operator.observation import Order
 
@@ -46,7 +46,7 @@ def test_the_metrics_that_are_judged_are_those_agreed() -> None:
         judged["checks"],
         judged["media"],
         judged["source"],
-    ) == (evidence.CHECKS, evidence.MEDIA, evidence.JUDGED_SOURCE)
+    ) == (metrics_page.CHECKS, metrics_page.MEDIA, metrics_page.JUDGED_SOURCE)
     assert (list(window.GOOD), list(window.BAD)) == (judged["good"], judged["bad"])
 
 

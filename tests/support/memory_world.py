@@ -276,9 +276,11 @@ class MemoryWorld(MemoryChildren):
             for each in replicas
         )
 
-    async def samples(self, namespace: str, pods: Sequence[str], seconds: int, now: float) -> Mapping[str, PodSamples]:
+    async def samples(
+        self, namespace: str, replicas: Sequence[Replica], window_seconds: int, now: float
+    ) -> Mapping[str, PodSamples]:
         """The counters, as `evidence.Counters`."""
-        return {name: self.counters[name] for name in pods if name in self.counters}
+        return {each.name: self.counters[each.name] for each in replicas if each.name in self.counters}
 
     def _before_write(self, what: str) -> None:
         self._writes += 1

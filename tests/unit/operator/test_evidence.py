@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from encoder_operator.evidence import EvidenceError, NoCounters, Prometheus, evidence, pod_samples
+from encoder_operator.evidence import Prometheus, evidence, pod_samples
 from encoder_operator.observation import Counts
 from encoder_operator.window import Bounds, PodSamples, Sample, Series, counts
 from tests.support.replicas import NOW, a_record, a_replica
@@ -213,8 +213,3 @@ async def test_a_source_that_is_down_leaves_all_unknown() -> None:
         found, problem = await evidence(Prometheus(session, "http://127.0.0.1:1"), "models", [a_replica()], 30, NOW)
     assert found == {}
     assert problem == "Prometheus cannot be asked: ClientConnectorError"
-
-
-async def test_without_a_source_the_reason_is_told() -> None:
-    with pytest.raises(EvidenceError, match="no Prometheus address"):
-        await NoCounters().samples("models", ["a"], 30, NOW)

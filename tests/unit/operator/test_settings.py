@@ -5,7 +5,7 @@ import pytest
 from encoder_operator.settings import Settings, SettingsError
 
 
-def test_an_empty_environment_watches_everything_without_counters() -> None:
+def test_an_empty_environment_watches_everything_and_scrapes_replicas_itself() -> None:
     assert Settings.from_environment({}) == Settings(
         prometheus_address=None, watch_namespaces=(), http_port=8080, log_level="INFO"
     )
