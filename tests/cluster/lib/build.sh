@@ -2,7 +2,7 @@
 # The programs, built from the Go modules that go/*/go.mod pin. A module is built again only when its pins change.
 
 pins_of() { # pins_of MODULE : what its programs depend on
-  { go version; cat "$here/go/$1"/* "$here/lib/build.sh"; } | digest
+  { go version; programs_of "$1"; cat "$here/go/$1"/*; declare -f build_program; } | digest
 }
 
 programs_of() { # programs_of MODULE : package paths
@@ -12,6 +12,7 @@ programs_of() { # programs_of MODULE : package paths
     containerd) echo github.com/containerd/containerd/v2/cmd/{containerd,containerd-shim-runc-v2,ctr} ;;
     helm) echo helm.sh/helm/v3/cmd/helm ;;
     prometheus) echo github.com/prometheus/prometheus/cmd/prometheus ;;
+    coredns) echo encoderpool.io/tests/cluster/coredns ;;
   esac
 }
 
@@ -22,9 +23,10 @@ name_of() { # name_of PACKAGE : the program's file name
   esac
 }
 
-build() {
+build() { # build [MODULE…]
   local module modules=() package total=0 done=0
-  for module in kubernetes etcd containerd helm prometheus; do
+  [ $# -gt 0 ] || set -- kubernetes etcd containerd helm prometheus coredns
+  for module in "$@"; do
     [ "$(cat "$bin/.$module" 2>/dev/null)" = "$(pins_of "$module")" ] && continue
     modules+=("$module")
     for package in $(programs_of "$module"); do total=$((total + 1)); done

@@ -39,6 +39,7 @@ cgroupRoot: /$cgroup
 failCgroupV1: false
 failSwapOn: false
 containerRuntimeEndpoint: unix://$run/containerd.sock
+clusterDNS: [$dns_service_ip]
 clusterDomain: cluster.local
 staticPodPath: $run/manifests
 podLogsDir: $run/pod-logs

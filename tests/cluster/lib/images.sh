@@ -16,8 +16,9 @@ images() {
   mkdir -p "$home/images"
   local pyproject=("$repo/pyproject.toml" "$repo/README.md" "$repo/.dockerignore" "$repo/constraints")
   project_image operator "$repo/operator/Dockerfile" "$repo" "$repo/operator" "${pyproject[@]}"
-  prometheus_image
+  program_image prometheus
   project_image server "$repo/encoder_server/Dockerfile" "$repo" "$repo/encoder_server" "${pyproject[@]}"
+  prune_builder
 }
 
 extra_image() { # extra_image NAME DIR : builds the project's images too, because it may stand on them
@@ -52,10 +53,31 @@ build_image() { # build_image IMAGE DOCKERFILE CONTEXT
 }
 
 put() { # put IMAGE : only the blobs that the cluster lacks travel, so torch's layer does once
+  local former
   # Uncompressed, because only then is a layer's digest known beforehand, and a layer that is there recognised.
   skopeo copy --quiet --dest-oci-accept-uncompressed-layers \
     "containers-storage:[overlay@$home/buildah/root+$home/buildah/run]$1" "oci:$layout:$1"
   ctr content ls -q | python3 "$here/archive.py" "$layout" "$1" | ctr images import - >/dev/null
+  mapfile -t former < <(nameless_images)
+  [ ${#former[@]} -eq 0 ] || ctr images rm "${former[@]}" >/dev/null
+}
+
+nameless_images() { # the kubelet's names for images that the project's names have left: they alone keep the blobs
+  ctr images ls | awk '
+    NR == 1 { next }
+    $1 ~ /^sha256:/ { digest[$1] = $3; next }
+    { named[$3] }
+    END { for (id in digest) if (!(digest[id] in named)) print id }'
+}
+
+forget_builds() { image_builder prune --force >/dev/null; }
+
+prune_builder() { # only when pins changed: what a change of code leaves is small, and is the next build's cache
+  local stamp=$home/images/pruned.digest wanted
+  wanted=$({ base_digest; files_digest "$repo"/constraints/{uv,build,server,operator}.txt; } | digest)
+  [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
+  step "removing the builder's former images" forget_builds
+  echo "$wanted" >"$stamp"
 }
 
 load() {
@@ -85,11 +107,11 @@ base_image() {
   base_digest >"$home/images/base.digest"
 }
 
-prometheus_image() {
-  local context=$home/images/prometheus
+program_image() { # program_image NAME : a program that was built here, which runs as a pod
+  local context=$home/images/$1
   mkdir -p "$context"
-  cp -u "$here/images/prometheus/Dockerfile" "$bin/prometheus" "$context/"
-  project_image prometheus "$context/Dockerfile" "$context" "$here/images/prometheus" "$bin/.prometheus"
+  cp -u "$here/images/$1/Dockerfile" "$bin/$1" "$context/"
+  project_image "$1" "$context/Dockerfile" "$context" "$here/images/$1" "$bin/.$1"
 }
 
 pause_image() { # what the kubelet needs before any pod can be

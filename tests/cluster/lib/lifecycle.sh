@@ -12,13 +12,14 @@ healthy() {
 
 up() {
   build
-  healthy && return
-  step "starting the cluster" start_all
+  healthy || step "starting the cluster" start_all
+  dns
 }
 
 fresh() {
   build
   step "starting the cluster anew" start_all
+  dns
 }
 
 start_all() {
@@ -29,23 +30,31 @@ start_all() {
   certificates
   write_config
   cd "$run"
-  start_containerd
-  start_control_plane
+  prepare_containerd
+  start_etcd
+  start_apiserver
+  start_controller-manager
+  start_scheduler
+  kubectl create clusterrolebinding kube-proxy --clusterrole=system:node-proxier --user=system:kube-proxy >/dev/null
   pause_image
-  start_node
+  start_kubelet
+  start_proxy
   until_true 60 "the node to register" kubectl get node "$node"
   kubectl wait --for=condition=Ready "node/$node" --timeout=60s >/dev/null
   cluster_digest >"$run/digest"
 }
 
-start_containerd() {
+prepare_containerd() {
   # What the last run's pods left in the store that stays; containerd keeps what it read at start in memory,
   # so the leftovers must be gone from the disk before the start that counts.
-  PATH=$bin:$PATH start containerd "$bin/containerd" --config "$run/containerd.toml"
-  until_true 30 containerd ctr version
+  start_containerd
   if forget_containers; then return; fi
   stop containerd
   rm -rf "$store"/io.containerd.grpc.v1.cri/{containers,sandboxes} "$store"/io.containerd.cri.v1.*/{containers,sandboxes}
+  start_containerd
+}
+
+start_containerd() {
   PATH=$bin:$PATH start containerd "$bin/containerd" --config "$run/containerd.toml"
   until_true 30 containerd ctr version
 }
@@ -63,9 +72,10 @@ forget_containers() { # false where there was something to forget
   return "$found"
 }
 
-start_control_plane() {
-  local pki=$run/pki name kubeconfig
-  start etcd "$bin/etcd" --data-dir "$run/etcd" --unsafe-no-fsync
+start_etcd() { start etcd "$bin/etcd" --data-dir "$run/etcd" --unsafe-no-fsync; }
+
+start_apiserver() {
+  local pki=$run/pki
   start apiserver "$bin/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 --advertise-address="$node_ip" \
     --service-cluster-ip-range="$service_range" --client-ca-file="$pki/ca.crt" \
     --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
@@ -74,22 +84,54 @@ start_control_plane() {
     --kubelet-preferred-address-types=InternalIP \
     --kubelet-client-certificate="$pki/admin.crt" --kubelet-client-key="$pki/admin.key"
   until_true 60 "the API server" kubectl get --raw /readyz
-  kubeconfig=$run/controller-manager.kubeconfig
+}
+
+start_controller-manager() {
+  local pki=$run/pki kubeconfig=$run/controller-manager.kubeconfig
   start controller-manager "$bin/kube-controller-manager" --kubeconfig="$kubeconfig" \
     --authentication-kubeconfig="$kubeconfig" --authorization-kubeconfig="$kubeconfig" --leader-elect=false \
     --service-account-private-key-file="$pki/sa.key" --root-ca-file="$pki/ca.crt" --use-service-account-credentials=true \
     --allocate-node-cidrs=true --cluster-cidr="$pod_range" --service-cluster-ip-range="$service_range"
-  kubeconfig=$run/scheduler.kubeconfig
-  start scheduler "$bin/kube-scheduler" --kubeconfig="$kubeconfig" \
-    --authentication-kubeconfig="$kubeconfig" --authorization-kubeconfig="$kubeconfig" --leader-elect=false
-  kubectl create clusterrolebinding kube-proxy --clusterrole=system:node-proxier --user=system:kube-proxy >/dev/null
 }
 
-start_node() {
+start_scheduler() {
+  local kubeconfig=$run/scheduler.kubeconfig
+  start scheduler "$bin/kube-scheduler" --kubeconfig="$kubeconfig" \
+    --authentication-kubeconfig="$kubeconfig" --authorization-kubeconfig="$kubeconfig" --leader-elect=false
+}
+
+start_kubelet() {
   start kubelet "$bin/kubelet" --config="$run/kubelet.yaml" --kubeconfig="$run/kubelet.kubeconfig" \
     --root-dir="$run/kubelet" --hostname-override="$node" --node-ip="$node_ip"
+}
+
+start_proxy() {
   start proxy "$bin/kube-proxy" --kubeconfig="$run/proxy.kubeconfig" --proxy-mode=nftables --cluster-cidr="$pod_range" \
     --hostname-override="$node" --conntrack-max-per-core=0
+}
+
+restart() { # restart DAEMON : killed without a word, as a crash would end it
+  local name=${1#kube-}
+  [[ " ${daemons[*]} " == *" $name "* ]] || die "restart: $1 is none of ${daemons[*]}"
+  running "$name" || die "$name does not run"
+  step "restarting $name" kill_and_start "$name"
+}
+
+kill_and_start() {
+  local pid
+  pid=$(cat "$run/$1.pid")
+  kill -KILL "$pid"
+  await_end "$pid"
+  "start_$1"
+}
+
+gpus() { # gpus N : as a device plugin would tell them to the node
+  [[ $1 =~ ^[0-9]+$ ]] || die "gpus: $1 is not a number"
+  local count="\"$1\"" resource
+  [ "$1" -gt 0 ] || count=null
+  resource="{\"nvidia.com/gpu\": $count}"
+  kubectl patch node "$node" --subresource=status --type=merge \
+    --patch "{\"status\": {\"capacity\": $resource, \"allocatable\": $resource}}"
 }
 
 down() { step "stopping the cluster" stop_all; }

@@ -21,14 +21,32 @@ missing_programs() {
   [ -x /usr/lib/cni/bridge ] || echo /usr/lib/cni/bridge
 }
 
+lacks() { # everything at once, a line for each kind of thing, so that nobody is told the next one only after the first
+  local names
+  [ "$(id -u)" -eq 0 ] || echo "root: network namespaces, mounts and cgroups are the cluster's ground"
+  command -v go >/dev/null || echo "Go: a recent one (tests/cluster/go/*/go.mod say which)"
+  if command -v dpkg-query >/dev/null; then
+    mapfile -t names < <(missing_packages)
+    [ ${#names[@]} -eq 0 ] || echo "Debian packages: ${names[*]}"
+  else
+    mapfile -t names < <(missing_programs)
+    [ ${#names[@]} -eq 0 ] || echo "programs: ${names[*]}"
+  fi
+}
+
+name_lacks() {
+  local lacking
+  mapfile -t lacking < <(lacks)
+  [ ${#lacking[@]} -eq 0 ] || die "missing on this machine:$(printf '\n  %s' "${lacking[@]}")"
+}
+
 install_packages() {
   local names
-  if command -v dpkg-query >/dev/null && [ "$(id -u)" -eq 0 ]; then
+  if command -v dpkg-query >/dev/null && command -v go >/dev/null && [ "$(id -u)" -eq 0 ]; then
     mapfile -t names < <(missing_packages)
     [ ${#names[@]} -eq 0 ] || step "installing Debian packages: ${names[*]}" apt_install "${names[@]}"
   fi
-  mapfile -t names < <(missing_programs)
-  [ ${#names[@]} -eq 0 ] || die "missing on this machine: ${names[*]}"
+  name_lacks
 }
 
 apt_install() {
@@ -39,7 +57,7 @@ apt_install() {
 }
 
 require_host() {
-  [ "$(id -u)" -eq 0 ] || die "the cluster needs root: network namespaces, mounts and cgroups are its ground"
+  [ "$(id -u)" -eq 0 ] || name_lacks
   local names
   mapfile -t names < <(missing_programs)
   [ ${#names[@]} -eq 0 ] || die "missing: ${names[*]} (tests/cluster/cluster packages installs what Debian has)"

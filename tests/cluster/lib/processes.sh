@@ -8,7 +8,7 @@ start() { # start NAME COMMAND… : in the background, inside the namespace
   shift
   # Every descriptor is let go of: a daemon that keeps the caller's pipe open makes the caller's reader wait for ever.
   (
-    exec </dev/null >"$run/log/$name.log" 2>&1 9>&-
+    exec </dev/null >>"$run/log/$name.log" 2>&1 9>&-
     exec setsid nsenter "--net=/run/netns/$ns" "$@"
   ) &
   echo $! >"$run/$name.pid"

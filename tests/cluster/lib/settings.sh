@@ -14,6 +14,7 @@ pod_range=10.244.0.0/16
 node_pod_range=10.244.0.0/24
 service_range=10.96.0.0/16
 api_service_ip=10.96.0.1
+dns_service_ip=10.96.0.10 # coredns.yaml has it as well
 api=https://$node_ip:6443
 
 die() {
