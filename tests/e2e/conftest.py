@@ -9,18 +9,28 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import ground as settings
 from tests.support import kube
 from tests.support.pools import OPERATOR_NAMESPACE, Ground, install_chart
 from tests.support.truth import Truth, make_checkpoint
 from tests.support.waiting import until
 
 
+@pytest.fixture(scope="session", autouse=True)
+def allowed() -> None:
+    """Nothing begins on a cluster that is not allowed."""
+    try:
+        settings.context()
+    except PermissionError as refusal:
+        pytest.exit(str(refusal), returncode=2)
+
+
 @pytest.fixture(scope="session")
-def operator() -> Iterator[None]:
+def operator(allowed: None) -> Iterator[None]:
     """The operator, installed from the chart as a user would."""
     install_chart()
     yield
-    kube.run("helm", "uninstall", "encoderpool", "-n", OPERATOR_NAMESPACE, "--wait", "--timeout=120s", check=False)
+    kube.helm("uninstall", "encoderpool", "-n", OPERATOR_NAMESPACE, "--wait", "--timeout=120s", check=False)
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +45,7 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> Truth:
 def ground(request: pytest.FixtureRequest, operator: None) -> Iterator[Ground]:
     """A namespace named after the test module, with its own checkpoint on its own volume."""
     name = request.module.__name__.rpartition(".")[2].replace("test_", "e2e-").replace("_", "-")
-    folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=settings.FOLDER))
     folder.chmod(0o755)
     make_checkpoint(folder / "checkpoint")
     remove_namespace(name)

@@ -1,6 +1,6 @@
 """The cluster as a user sees it: kubectl and helm, with JSON read back.
 
-Expects KUBECONFIG, kubectl and helm as `tests/cluster/cluster run` gives them.
+Expects KUBECONFIG, kubectl and helm as `tests/cluster/cluster run` gives them; `ground` says which context.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from tests.support import ground
 
 Object = dict[str, Any]
 
@@ -23,7 +26,12 @@ def run(*command: str, given: str | None = None, check: bool = True) -> str:
 
 def kubectl(*arguments: str, given: str | None = None, check: bool = True) -> str:
     """kubectl, as typed."""
-    return run("kubectl", *arguments, given=given, check=check)
+    return run("kubectl", "--context", ground.context(), *arguments, given=given, check=check)
+
+
+def helm(*arguments: str, check: bool = True) -> str:
+    """helm, as typed."""
+    return run("helm", "--kube-context", ground.context(), *arguments, check=check)
 
 
 def apply(*objects: Mapping[str, Any]) -> None:
@@ -66,7 +74,7 @@ def volume(name: str, namespace: str, path: str) -> tuple[Object, Object]:
                 "accessModes": ["ReadOnlyMany"],
                 "persistentVolumeReclaimPolicy": "Retain",
                 "storageClassName": "",
-                "hostPath": {"path": path, "type": "Directory"},
+                "hostPath": {"path": str(ground.seen_by_node(Path(path))), "type": "Directory"},
                 "claimRef": {"namespace": namespace, "name": name},
             },
         },

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support import kube, prometheus
+from tests.support import ground, kube
 
 OPERATOR_NAMESPACE = "encoderpool-system"
-SERVER_IMAGE = "localhost/encoderpool/server:dev"
-TRUNCATING_IMAGE = "localhost/encoderpool/server-with-test-encoder:dev"
+SERVER_IMAGE = ground.image("server")
+TRUNCATING_IMAGE = ground.image("server-with-test-encoder")
 EVALUATION_SECONDS = 3
 CHART = Path(__file__).parents[2] / "charts" / "encoderpool"
 
@@ -26,12 +26,13 @@ class Ground:
 
 
 def install_chart() -> None:
-    """`helm upgrade --install` the chart with the images of this machine, and wait for the operator."""
-    kube.run(
-        *("helm", "upgrade", "--install", "encoderpool", str(CHART)),
+    """`helm upgrade --install` the chart with the images of this ground, and wait for the operator."""
+    kube.helm(
+        *("upgrade", "--install", "encoderpool", str(CHART)),
         *("--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--wait", "--timeout=180s"),
-        *("--set", "image.repository=localhost/encoderpool/operator", "--set", "image.tag=dev"),
-        *("--set", "image.pullPolicy=Never", "--set", f"prometheus.address={prometheus.ADDRESS}"),
+        *("--set", f"image.repository={ground.repository('operator')}", "--set", f"image.tag={ground.IMAGE_TAG}"),
+        *("--set", f"image.pullPolicy={ground.PULL_POLICY}"),
+        *("--set", f"prometheus.address={ground.PROMETHEUS_INSIDE}"),
     )
 
 
@@ -43,7 +44,7 @@ def pool(name: str, namespace: str, *, image: str, encoder: str) -> kube.Object:
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "image": image,
-            "imagePullPolicy": "Never",
+            "imagePullPolicy": ground.PULL_POLICY,
             "replicas": 3,
             "model": {"source": {"persistentVolumeClaim": {"claimName": "weights"}}, "encoder": encoder},
             "resources": {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"cpu": "1", "memory": "2Gi"}},

@@ -7,12 +7,12 @@ import urllib.parse
 import urllib.request
 from typing import Any
 
-ADDRESS = "http://10.96.0.90:9090"
+from tests.support import ground
 
 
 def query(expression: str) -> list[dict[str, Any]]:
     """The result list of an instant query."""
-    url = f"{ADDRESS}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
+    url = f"{ground.PROMETHEUS}/api/v1/query?{urllib.parse.urlencode({'query': expression})}"
     with urllib.request.urlopen(url, timeout=10) as answer:
         result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
     return result
