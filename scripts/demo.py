@@ -1,22 +1,21 @@
 """The main job, told in a terminal: a fleet that notices, names, cordons, repairs and lets back.
 
 Runs where the cluster's addresses exist (`make demo` sees to that). Everything is done with what a user has:
-helm, kubectl, HTTP. Each step shows the commands that it ran.
+helm, kubectl, HTTP. What stands behind a `$` can be typed after `tests/cluster/cluster run`, then and later.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import shlex
 import shutil
 import time
 from pathlib import Path
 
-from tests.support import ground, kube, pictures, prometheus
+from tests.support import ground, kube, pictures
 from tests.support.pools import (
-    OPERATOR_NAMESPACE,
     TRUNCATING_IMAGE,
-    cordon_record,
     identity,
     install_chart,
     pool,
@@ -30,6 +29,8 @@ from tests.support.waiting import until
 
 NAMESPACE = "demo"
 POOL = "vision"
+READY = "{.status.conditions[?(@.type=='Ready')].message}"
+CORDON = r"{.metadata.annotations.encoderpool\.io/cordon}"
 BEGAN = time.monotonic()
 
 
@@ -41,7 +42,7 @@ def main() -> None:
     install_chart()
     kube.apply(pool(POOL, NAMESPACE, image=TRUNCATING_IMAGE, encoder="truncating"))
     until("the pool to be Ready", lambda: reason_is(POOL, NAMESPACE, "AsExpected"), seconds=240)
-    show("kubectl", "-n", NAMESPACE, "get", "encp,pods", "-L", "encoderpool.io/serving")
+    look()
 
     step("Send pictures through the Service, as a router would")
     truth = Truth(folder / "truth")
@@ -50,7 +51,7 @@ def main() -> None:
     with Router(address=address, port=port, pictures=album, threads=3, pause=0.1, bound=50_000) as router:
         until("a hundred embeddings", lambda: len(router.accepted()) > 100, seconds=120)
         say(f"{len(router.accepted())} calls answered, none failed")
-        drift_in_traffic(folder / "checkpoint", router)
+        drift_in_traffic(folder / "checkpoint", request_with(folder, album[0], album[-1]))
         drift_in_files(folder)
     step("What the client got, all through this")
     compared = truth.check(router.accepted())
@@ -58,7 +59,7 @@ def main() -> None:
     say(f"{len(router.accepted())} calls answered, {len(router.failed())} failed; {refused} tries met a wrong row")
     say(f"all {compared} embeddings that the client accepted equal those of the same model in this process")
     say(f"done in {time.monotonic() - BEGAN:.0f} s; the cluster is still up:")
-    print("    tests/cluster/cluster run kubectl -n demo get encp,pods\n    make demo-down")
+    print("    tests/cluster/cluster run kubectl -n demo describe encp vision\n    make demo-down")
 
 
 def prepare(folder: Path) -> None:
@@ -76,20 +77,32 @@ def prepare(folder: Path) -> None:
     show("ls", str(folder / "checkpoint"))
 
 
-def drift_in_traffic(checkpoint: Path, router: Router) -> None:
+def request_with(folder: Path, *chosen: pictures.Picture) -> Path:
+    """A request for these pictures, in a file that curl can send."""
+    items = [{"modality": "image", "data": base64.b64encode(each.data).decode()} for each in chosen]
+    path = folder / "request.json"
+    path.write_text(json.dumps({"items": items}))
+    return path
+
+
+def drift_in_traffic(checkpoint: Path, ask: Path) -> None:
     """One replica starts to truncate; it is named, counted, cordoned, restarted, probed, and let back."""
     victim = str(kube.pods(POOL, NAMESPACE)[0]["metadata"]["name"])
     step(f"One replica goes wrong: the encoder of {victim} now truncates large pictures")
     (checkpoint / "faults" / victim).touch()
+    address = pod(victim)["status"]["podIP"]
+    say("a client that asks it for a small picture and a large one is told which of the two is wrong:")
+    show("curl", "-s", "-H", "Content-Type: application/json", "-d", f"@{ask}", f"http://{address}:8000/v1/encode")
     until("the cordon", lambda: serving_label(pod(victim)) == "false", seconds=90)
-    first = next(one for _, one in router.attempts() if one.status == 502)
-    say(f"a client was told 502 {first.code} for item {first.items[0]} of its request, and tried another replica")
+    say("the failed checks are counted, and Prometheus has the counts:")
     counted = f'encoder_token_checks_total{{pod="{victim}",source="fresh",result="count"}}'
-    say(f"Prometheus: {counted} = {prometheus.value(f'max_over_time({counted}[2m])'):.0f}")
+    show("curl", "-sG", f"{ground.PROMETHEUS}/api/v1/query", "--data-urlencode", f"query=max_over_time({counted}[2m])")
     until("the reason", lambda: reason_is(POOL, NAMESPACE, "TokenMismatch"), seconds=30)
-    show("kubectl", "-n", NAMESPACE, "get", "encp,pods", "-L", "encoderpool.io/serving")
-    say(kube.condition(POOL, NAMESPACE)["message"])
-    say("the record on the pod: " + json.dumps(cordon_record(pod(victim))))
+    say("the operator took the replica out of the Service; nobody else is touched:")
+    look()
+    show("kubectl", "-n", NAMESPACE, "get", "encp", POOL, "-o", f"jsonpath={READY}")
+    say("who, why, when and how often stands on the pod:")
+    show("kubectl", "-n", NAMESPACE, "get", "pod", victim, "-o", f"jsonpath={CORDON}")
 
     step("While the cause stays, the probe of the failed sizes fails, and the replica stays out")
     until("a failed probe", lambda: ordered_probe(victim) == "failed", seconds=120)
@@ -98,7 +111,7 @@ def drift_in_traffic(checkpoint: Path, router: Router) -> None:
     (checkpoint / "faults" / victim).unlink()
     until("the release", lambda: serving_label(pod(victim)) == "true", seconds=180)
     until("the pool as expected", lambda: reason_is(POOL, NAMESPACE, "AsExpected"), seconds=60)
-    show("kubectl", "-n", NAMESPACE, "get", "events", "--field-selector=involvedObject.kind=EncoderPool")
+    show("kubectl", "-n", NAMESPACE, "events", "--for", f"encoderpool/{POOL}")
 
 
 def drift_in_files(folder: Path) -> None:
@@ -108,20 +121,24 @@ def drift_in_files(folder: Path) -> None:
     settings.write_text(json.dumps({**json.loads(settings.read_text()), "merge_size": 4}))
     replace_a_pod(ready=True)
     until("ProbeFailed", lambda: reason_is(POOL, NAMESPACE, "ProbeFailed"), seconds=120)
-    show("kubectl", "-n", NAMESPACE, "get", "encp,pods", "-L", "encoderpool.io/serving")
-    say(kube.condition(POOL, NAMESPACE)["message"])
+    look()
+    show("kubectl", "-n", NAMESPACE, "get", "encp", POOL, "-o", f"jsonpath={READY}")
     step("The file repaired and the held pod replaced, its successor is admitted")
     settings.write_bytes((folder / "truth" / "preprocessor_config.json").read_bytes())
     replace_a_pod(ready=False)
     until("the pool as expected", lambda: reason_is(POOL, NAMESPACE, "AsExpected"), seconds=120)
-    show("kubectl", "-n", NAMESPACE, "get", "encp,pods", "-L", "encoderpool.io/serving")
-    show("kubectl", "-n", OPERATOR_NAMESPACE, "logs", "deployment/encoderpool", "--tail=5")
+    look()
 
 
 def replace_a_pod(*, ready: bool) -> None:
     """Delete one pod that is Ready, or one that is not."""
     name = next(p["metadata"]["name"] for p in kube.pods(POOL, NAMESPACE) if kube.is_ready(p) == ready)
     show("kubectl", "-n", NAMESPACE, "delete", "pod", name, "--wait=false")
+
+
+def look() -> None:
+    """The pool and its pods at a glance."""
+    show("kubectl", "-n", NAMESPACE, "get", "encp,pods", "-L", "encoderpool.io/serving")
 
 
 def pod(name: str) -> kube.Object:
