@@ -70,7 +70,7 @@ nameless_images() { # the kubelet's names for images that the project's names ha
     END { for (id in digest) if (!(digest[id] in named)) print id }'
 }
 
-forget_builds() { image_builder prune --force >/dev/null; }
+forget_builds() { image_builder rmi --prune >/dev/null; }
 
 prune_builder() { # only when pins changed: what a change of code leaves is small, and is the next build's cache
   local stamp=$home/images/pruned.digest wanted

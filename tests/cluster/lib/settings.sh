@@ -28,9 +28,9 @@ kubectl() { inside "$bin/kubectl" --kubeconfig "$run/admin.kubeconfig" "$@"; }
 
 digest() { sha256sum | cut -c1-16; }
 
-files_digest() { # files_digest PATH… : of names and contents, without what only a build leaves behind
+files_digest() { # files_digest PATH… : of contents and names in this clone, without what only a build leaves behind
   find "$@" -type f -not -path '*/__pycache__/*' -not -path '*.egg-info/*' -print0 | LC_ALL=C sort -z |
-    xargs -0 -r sha256sum | digest
+    xargs -0 -r sha256sum | sed "s# $repo/# #" | digest
 }
 
 until_true() { # until_true SECONDS WHAT COMMAND… : polls, and says what it waited for when it gives up
