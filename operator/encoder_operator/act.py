@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from encoder_operator import vocabulary
+from encoder_operator.actions import Action, Cordon, Dismiss, OrderProbe, OrderRestart, Postpone, Release
 from encoder_operator.cluster import Cluster
-from encoder_operator.cordon import Action, Cordon, OrderProbe, OrderRestart, Postpone, Release
 from encoder_operator.errors import ConflictError
 from encoder_operator.observation import Replica
 from encoder_operator.orders import render_probe, render_record, render_restart
@@ -34,7 +34,9 @@ class PodPatch:
 def patch_of(action: Action) -> PodPatch:
     """An action as the one patch that carries it out."""
     labels: dict[str, str | None] = {}
-    annotations: dict[str, str | None] = {vocabulary.ANNOTATION_CORDON: render_record(action.record)}
+    annotations: dict[str, str | None] = {}
+    if not isinstance(action, Dismiss):
+        annotations[vocabulary.ANNOTATION_CORDON] = render_record(action.record)
     match action:
         case Cordon():
             labels[vocabulary.LABEL_SERVING] = vocabulary.NOT_SERVING
@@ -46,6 +48,9 @@ def patch_of(action: Action) -> PodPatch:
             labels[vocabulary.LABEL_SERVING] = vocabulary.SERVING
             annotations[vocabulary.ANNOTATION_ORDER_PROBE] = None
             annotations[vocabulary.ANNOTATION_ORDER_RESTART] = None
+            annotations[vocabulary.ANNOTATION_HAND_RELEASE] = None
+        case Dismiss():
+            annotations[vocabulary.ANNOTATION_HAND_RELEASE] = None
         case Postpone():
             pass
     return PodPatch(labels=labels, annotations=annotations)

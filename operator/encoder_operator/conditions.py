@@ -10,8 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from encoder_operator import vocabulary
-from encoder_operator.observation import Observation, Replica
-from encoder_operator.spec import EncoderPool
+from encoder_operator.actions import Cordon
+from encoder_operator.budget import cordoned_for_traffic, most_cordoned, serves
+from encoder_operator.cordon import CordonPlan
+from encoder_operator.observation import Observation
+from encoder_operator.spec import EncoderPool, Management
 from encoder_operator.standing import Role, Standing
 from encoder_operator.timestamps import to_text
 from encoder_operator.verdict import Judgement, Matter, Result, Verdict
@@ -19,11 +22,14 @@ from encoder_operator.verdict import Judgement, Matter, Result, Verdict
 Statement = tuple[str, str, str, str]
 """A condition's type, status, reason and message."""
 
+WITHHELD = "mode Observe, not done: "
+PAUSED = "management is Paused, nothing is applied or acted on: "
+
 _LONGEST_MESSAGE = 1024
 
 
 def conditions(
-    pool: EncoderPool, standing: Standing, observation: Observation, judgement: Judgement
+    pool: EncoderPool, standing: Standing, observation: Observation, judgement: Judgement, decided: CordonPlan
 ) -> list[dict[str, Any]]:
     """All conditions, the summary first."""
     serving = sum(serves(each) for each in observation.replicas)
@@ -33,13 +39,11 @@ def conditions(
         _progressing(pool, standing, observation, serving),
         _identity_consistent(judgement),
         _integrity_healthy(pool, observation, judgement),
+        _quarantine_within_budget(pool, observation, decided),
     ]
+    if pool.spec.management is Management.PAUSED:
+        stated = [(kind, status, reason, PAUSED + message) for kind, status, reason, message in stated]
     return with_transitions(pool.status, pool.generation, observation.at, stated)
-
-
-def serves(replica: Replica) -> bool:
-    """Whether the Service sends it requests: its label says so and it is Ready."""
-    return replica.serving and replica.ready
 
 
 def with_transitions(
@@ -129,6 +133,17 @@ def _integrity_healthy(pool: EncoderPool, observation: Observation, judgement: J
         return "IntegrityHealthy", "True", vocabulary.AS_EXPECTED, message
     message = f"no replica has {pool.spec.integrity.min_checks} checks in its window"
     return "IntegrityHealthy", "Unknown", vocabulary.NO_EVIDENCE, message
+
+
+def _quarantine_within_budget(pool: EncoderPool, observation: Observation, decided: CordonPlan) -> Statement:
+    name = "QuarantineWithinBudget"
+    if decided.blocked is not None:
+        return name, "False", decided.blocked.reason, decided.blocked.message
+    count = f"{cordoned_for_traffic(observation)} of at most {most_cordoned(pool)} replicas are cordoned"
+    would = [each for each in decided.withheld if isinstance(each, Cordon)]
+    if would:
+        return name, "True", would[0].record.reason, f"{WITHHELD}cordon {would[0].replica.name}; {count}"
+    return name, "True", vocabulary.AS_EXPECTED, count
 
 
 def _all_of(judgement: Judgement) -> list[Verdict]:

@@ -1,120 +1,84 @@
 """Cordon: what to do about the verdicts now, and when to look again.
 
 Place: judge → **cordon** → act. Must never: touch a replica that is held, or a cordon that is not the operator's
-own; release by time alone; or remember anything that is not on the pod: the operator may die after any step.
+own; remember anything that is not on the pod; or let budget or mode stand between a replica and its release.
 
 A cordon takes one replica out of its pool's Service without deleting it (Kubernetes uses the word for nodes;
-nodes are never touched). The ladder, each rung read from the pod's record and the replica's identity:
-
-    cordon → restart in place → (another boot is up and is as expected) → probe of the sizes that failed
-      passed → release                    failed → wait base * attempt, then restart again
+nodes are never touched). First comes what a person says (`hand`), then the next rung of each cordoned replica
+(`ladder`), last the one new cordon that the `budget` allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from encoder_operator import vocabulary
-from encoder_operator.likeness import difference
-from encoder_operator.observation import (
-    CordonRecord,
-    CordonState,
-    Identity,
-    Observation,
-    Order,
-    ProbeResult,
-    Replica,
-    Size,
-)
-from encoder_operator.spec import EncoderPool, IdentityPolicy
-from encoder_operator.standing import Expected, Standing
+from encoder_operator.actions import Action, Cordon, is_cordoned_here
+from encoder_operator.backoff import next_in_a_row
+from encoder_operator.budget import Blocked, allow
+from encoder_operator.hand import by_hand
+from encoder_operator.ladder import Ladder, next_rung
+from encoder_operator.observation import CordonRecord, CordonState, Identity, Observation, Replica, Size
+from encoder_operator.spec import EncoderPool, Management, Mode
+from encoder_operator.standing import Standing
 from encoder_operator.verdict import Judgement, Result, Scope, Verdict
 
 _CORDONABLE = (vocabulary.TOKEN_MISMATCH, vocabulary.LAYOUT_ERROR)
 _MOST_SIZES = 8
-# A label reaches its replica within a second, and within the kubelet's slowest round where a notice was lost.
-_HEARD_BY_SECONDS = 120.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cordon:
-    """Take the replica out of the Service, with the record that says why."""
-
-    replica: Replica
-    record: CordonRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderRestart:
-    """Order the running boot to restart in place; the record says for which boot the attempt is."""
-
-    replica: Replica
-    record: CordonRecord
-    order: Order
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrderProbe:
-    """Order the new boot to probe itself, with media of the sizes that failed."""
-
-    replica: Replica
-    record: CordonRecord
-    order: Order
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Postpone:
-    """The attempt failed: write down when the next one may begin."""
-
-    replica: Replica
-    record: CordonRecord
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
-    """Put the replica back into the Service; the record stays, for `times` and `released_at`."""
-
-    replica: Replica
-    record: CordonRecord
-
-
-Action = Cordon | OrderRestart | OrderProbe | Postpone | Release
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonPlan:
-    """What to do now, at most one action for each replica, and the time (Unix seconds) of the next attempt."""
+    """What to do now, at most one action for each replica, and the time (Unix seconds) of the next attempt.
+
+    `withheld` is what would be done if mode Observe did not forbid it; `blocked` is what keeps a replica at
+    fault from being cordoned."""
 
     actions: tuple[Action, ...]
+    withheld: tuple[Action, ...]
+    blocked: Blocked | None
     next_look_at: float | None
 
 
 def cordon(pool: EncoderPool, standing: Standing, observation: Observation, judgement: Judgement) -> CordonPlan:
-    """The next rung for each cordoned replica, and a cordon for each that was newly found at fault."""
-    verdicts = {each.subject: each for each in judgement.replicas}
+    """What a person wants done, the next rung for each cordoned replica, and one more cordon where there is need."""
+    if pool.spec.management is Management.PAUSED:
+        return CordonPlan(actions=(), withheld=(), blocked=None, next_look_at=None)
+    asked = {each.name: by_hand(each, observation.at) for each in observation.replicas}
+    others = [each for each in observation.replicas if asked[each.name] is None and each.hand_cordon is None]
+    at_fault, blocked = _at_fault(pool, observation, judgement, others)
+    own = (*_rungs(pool, standing, observation, others), *at_fault)
+    acts = pool.spec.quarantine.mode is not Mode.OBSERVE
+    return CordonPlan(
+        actions=tuple(each for each in asked.values() if each is not None) + (own if acts else ()),
+        withheld=() if acts else own,
+        blocked=blocked,
+        next_look_at=_next_look(observation),
+    )
+
+
+def _rungs(
+    pool: EncoderPool, standing: Standing, observation: Observation, replicas: list[Replica]
+) -> Iterator[Action]:
     expected = {each.hash: each.expected for each in standing.revisions}
-    actions: list[Action] = []
-    for replica in observation.replicas:
+    for replica in replicas:
         if is_cordoned_here(replica):
-            ladder = _Ladder(pool=pool, expected=expected.get(replica.revision), now=observation.at)
-            actions += _next_rung(ladder, replica)
-        elif _is_to_be_cordoned(replica, verdicts.get(replica.name)):
-            actions += _new_cordon(replica, verdicts[replica.name], observation.at)
-    return CordonPlan(actions=tuple(actions), next_look_at=_next_look(observation))
+            ladder = Ladder(pool=pool, expected=expected.get(replica.revision), now=observation.at)
+            yield from next_rung(ladder, replica)
 
 
-def is_cordoned_here(replica: Replica) -> bool:
-    """Whether the operator's own record says that this replica is cordoned."""
-    record = replica.cordon
-    return record is not None and record.by == vocabulary.FIELD_MANAGER and record.state is CordonState.CORDONED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ladder:
-    pool: EncoderPool
-    expected: Expected | None
-    now: float
+def _at_fault(
+    pool: EncoderPool, observation: Observation, judgement: Judgement, replicas: list[Replica]
+) -> tuple[tuple[Cordon, ...], Blocked | None]:
+    verdicts = {each.subject: each for each in judgement.replicas}
+    found = [each for each in replicas if _is_to_be_cordoned(each, verdicts.get(each.name))]
+    allowed = allow(pool, observation, found)
+    chosen = allowed.granted
+    if chosen is None or chosen.identity is None:
+        return (), allowed.blocked
+    record = _record(pool, chosen, chosen.identity, verdicts[chosen.name], observation.at)
+    return (Cordon(replica=chosen, record=record),), allowed.blocked
 
 
 def _is_to_be_cordoned(replica: Replica, verdict: Verdict | None) -> bool:
@@ -124,17 +88,21 @@ def _is_to_be_cordoned(replica: Replica, verdict: Verdict | None) -> bool:
         and verdict.scope is Scope.REPLICA
         and verdict.reason in _CORDONABLE
         and replica.serving
-        and (replica.cordon is None or replica.cordon.by == vocabulary.FIELD_MANAGER)
+        and replica.skip is None
+        and not is_cordoned_elsewhere(replica)
         and replica.identity is not None
         and replica.identity.state == vocabulary.STATE_READY
     )
 
 
-def _new_cordon(replica: Replica, verdict: Verdict, now: float) -> Iterator[Action]:
-    identity = replica.identity
-    if identity is None:
-        return
-    record = CordonRecord(
+def is_cordoned_elsewhere(replica: Replica) -> bool:
+    """Whether a record that is not the operator's own says that it is cordoned."""
+    record = replica.cordon
+    return record is not None and record.by != vocabulary.FIELD_MANAGER and record.state is CordonState.CORDONED
+
+
+def _record(pool: EncoderPool, replica: Replica, identity: Identity, verdict: Verdict, now: float) -> CordonRecord:
+    return CordonRecord(
         by=vocabulary.FIELD_MANAGER,
         state=CordonState.CORDONED,
         reason=verdict.reason,
@@ -142,96 +110,21 @@ def _new_cordon(replica: Replica, verdict: Verdict, now: float) -> Iterator[Acti
         since=now,
         released_at=None,
         times=1 + (replica.cordon.times if replica.cordon else 0),
+        in_a_row=next_in_a_row(pool.spec.quarantine, replica.cordon, now),
         attempt=1,
         attempt_boot_id=identity.boot_id,
         next_attempt_at=None,
+        eviction_blocked=None,
         sizes=_failed_sizes(identity),
     )
-    yield Cordon(replica=replica, record=record)
 
 
 def _failed_sizes(identity: Identity) -> tuple[Size, ...]:
     return tuple(dict.fromkeys(each.size for each in identity.recent_violations))[:_MOST_SIZES]
 
 
-def _next_rung(ladder: _Ladder, replica: Replica) -> Iterator[Action]:
-    record, identity = replica.cordon, replica.identity
-    if record is None:
-        return
-    if replica.serving:
-        # The label was set back by hand: the person's decision stands, and evidence is gathered anew.
-        yield _release(replica, record, ladder.now)
-    elif identity is None:
-        return
-    elif record.next_attempt_at is not None:
-        if ladder.now >= record.next_attempt_at:
-            again = replace(record, attempt=record.attempt + 1, attempt_boot_id=identity.boot_id, next_attempt_at=None)
-            yield OrderRestart(replica=replica, record=again, order=_restart(again, identity))
-    elif record.attempt_boot_id is None or identity.boot_id == record.attempt_boot_id:
-        begun = replace(record, attempt_boot_id=identity.boot_id)
-        # First it refuses its callers, as the label says; a restart before that would break their connections.
-        # Where somebody took the label away it never will: the Service leaves it out, and it hears nothing.
-        heard = identity.state != vocabulary.STATE_READY or ladder.now - record.since >= _HEARD_BY_SECONDS
-        if heard and replica.restart_order != _restart(begun, identity):
-            yield OrderRestart(replica=replica, record=begun, order=_restart(begun, identity))
-    else:
-        yield from _prove(ladder, replica, record, identity)
-
-
-def _prove(ladder: _Ladder, replica: Replica, record: CordonRecord, identity: Identity) -> Iterator[Action]:
-    """Another boot is up: out only by its own probe of what failed, and by a matching identity."""
-    order = Order(id=f"probe-{record.times}-{record.attempt}", boot_id=identity.boot_id)
-    done = identity.probe_done
-    if identity.state == vocabulary.STATE_FAILED:
-        # It will not load what is there now; the next boot reads anew what may have been repaired.
-        yield _postpone(ladder, replica, record)
-        return
-    if identity.fingerprint is None or identity.probe is None or _waits_for_lesson(ladder):
-        return
-    if identity.state == vocabulary.STATE_DRAINING:
-        return
-    if _differs(ladder, identity):
-        yield _postpone(ladder, replica, record)
-        return
-    answered = done is not None and done.id == order.id
-    match done.result if done is not None and answered else identity.probe.result:
-        case ProbeResult.RUNNING:
-            return
-        case ProbeResult.FAILED:
-            yield _postpone(ladder, replica, record)
-        case ProbeResult.PASSED if answered:
-            yield _release(replica, record, ladder.now)
-        case ProbeResult.PASSED:
-            if replica.probe_order != order:
-                yield OrderProbe(replica=replica, record=record, order=order)
-
-
-def _waits_for_lesson(ladder: _Ladder) -> bool:
-    return ladder.expected is None and ladder.pool.spec.model.identity.policy is IdentityPolicy.LEARN
-
-
-def _differs(ladder: _Ladder, identity: Identity) -> bool:
-    allowed = ladder.pool.spec.model.identity.max_signature_distance
-    return ladder.expected is not None and difference(identity, ladder.expected, allowed) is not None
-
-
-def _postpone(ladder: _Ladder, replica: Replica, record: CordonRecord) -> Postpone:
-    limits = ladder.pool.spec.quarantine
-    wait = min(limits.base_seconds * record.attempt, limits.max_seconds)
-    return Postpone(replica=replica, record=replace(record, next_attempt_at=ladder.now + wait))
-
-
-def _release(replica: Replica, record: CordonRecord, now: float) -> Release:
-    released = replace(record, state=CordonState.RELEASED, released_at=now, next_attempt_at=None)
-    return Release(replica=replica, record=released)
-
-
-def _restart(record: CordonRecord, identity: Identity) -> Order:
-    return Order(id=f"restart-{record.times}-{record.attempt}", boot_id=identity.boot_id)
-
-
 def _next_look(observation: Observation) -> float | None:
-    times: Sequence[float] = [
+    times = [
         each.cordon.next_attempt_at
         for each in observation.replicas
         if each.cordon is not None and is_cordoned_here(each) and each.cordon.next_attempt_at is not None

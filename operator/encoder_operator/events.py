@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from encoder_operator import vocabulary
+from encoder_operator.actions import Action, Cordon, Dismiss, OrderProbe, OrderRestart, Postpone, Release
 from encoder_operator.cluster import Cluster
-from encoder_operator.cordon import Action, Cordon, OrderProbe, OrderRestart, Postpone, Release
+from encoder_operator.conditions import WITHHELD
+from encoder_operator.cordon import CordonPlan
+from encoder_operator.hand import PERSON
 from encoder_operator.observation import CordonRecord, CordonState, Observation, Replica
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Standing
@@ -47,20 +50,38 @@ class Announcement:
     warning: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Since:
+    """When what lasts began, as the status tells it: the pool's verdict, and whether its budget is spent."""
+
+    verdict: str
+    blocked: str
+
+
+def since_of(status: Mapping[str, Any]) -> Since:
+    """The times of this status."""
+    conditions = status.get("conditions", ())
+    budget = (each["lastTransitionTime"] for each in conditions if each["type"] == "QuarantineWithinBudget")
+    return Since(verdict=status.get("verdict", {}).get("at", ""), blocked=next(budget, ""))
+
+
 def announcements(
     before: Standing,
     after: Standing,
     observation: Observation,
     judgement: Judgement,
     actions: Sequence[Action],
-    since: str,
+    decided: CordonPlan,
+    since: Since,
 ) -> tuple[Announcement, ...]:
-    """All that may be told of this pass; `since` is when the pool's verdict began to hold."""
-    acted = {action.replica.name: action.record for action in actions}
+    """All that may be told of this pass: `actions` are those that were decided and took hold."""
+    acted = {action.replica.name: action.record for action in actions if not isinstance(action, Dismiss)}
     return (
-        *_of_verdicts(observation, judgement, since),
+        *_of_verdicts(observation, judgement, since.verdict),
         *_of_records(observation, acted),
         *(each for action in actions for each in _of_action(action)),
+        *(_observed(each) for action in decided.withheld for each in _of_withheld(action, since.verdict)),
+        *_of_budget(decided, since.blocked),
         *_of_lessons(before, after),
     )
 
@@ -125,7 +146,7 @@ def _of_records(observation: Observation, acted: dict[str, CordonRecord]) -> Ite
     """Cordons and releases are told from the records: the operator may have died after it wrote one."""
     for replica in observation.replicas:
         record = acted.get(replica.name, replica.cordon)
-        if record is not None and record.by == vocabulary.FIELD_MANAGER:
+        if record is not None and (record.by == vocabulary.FIELD_MANAGER or record.by.startswith(PERSON)):
             yield from _of_record(replica, record, observation.at)
 
 
@@ -134,10 +155,29 @@ def _of_record(replica: Replica, record: CordonRecord, now: float) -> Iterator[A
     if record.state is CordonState.CORDONED and now - record.since < _TOLD_WITHIN_SECONDS:
         yield _warning(CORDONED, replica.name, key, f"{record.reason}: {record.message}")
     if record.released_at is not None and now - record.released_at < _TOLD_WITHIN_SECONDS:
-        yield _normal(RELEASED, replica.name, key, f"serves again after {record.attempt} attempts")
+        yield _normal(RELEASED, replica.name, key, f"serves again after {record.attempt} attempts: {record.message}")
+
+
+def _of_withheld(action: Action, since: str) -> Iterator[Announcement]:
+    """What mode Observe forbids, under the reason that it would have had."""
+    name, key = action.replica.name, action.replica.uid
+    match action:
+        case Cordon():
+            yield _warning(CORDONED, name, f"{key} {since}", f"{action.record.reason}: {action.record.message}")
+        case Release():
+            yield _normal(RELEASED, name, f"{key} {to_text(action.record.since)}", "its probe passed")
+        case _:
+            yield from _of_action(action)
+
+
+def _of_budget(decided: CordonPlan, since: str) -> Iterator[Announcement]:
+    if decided.blocked is not None:
+        yield _warning(decided.blocked.reason, "quarantine", since, decided.blocked.message)
 
 
 def _of_action(action: Action) -> Iterator[Announcement]:
+    if isinstance(action, Dismiss):
+        return
     name, record = action.replica.name, action.record
     key = f"{action.replica.uid} {to_text(record.since)} {record.attempt}"
     match action:
@@ -159,6 +199,10 @@ def _of_lessons(before: Standing, after: Standing) -> Iterator[Announcement]:
         if each.expected is not None and each.hash not in known:
             message = f"fingerprint {each.expected.fingerprint}"
             yield _normal(LEARNED, f"revision {each.hash}", each.expected.fingerprint, message)
+
+
+def _observed(told: Announcement) -> Announcement:
+    return replace(told, key=f"{told.key} observed", message=f"{WITHHELD}{told.message}")
 
 
 def _warning(reason: str, subject: str, key: str, message: str) -> Announcement:

@@ -108,7 +108,8 @@ class CordonState(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonRecord:
-    """The operator's own record on the pod (tests/contract/orders.json, `cordon`). Times are Unix seconds."""
+    """The operator's own record on the pod (tests/contract/orders.json, `cordon`). Times are Unix seconds.
+    `times` counts all cordons, and names orders; `in_a_row` counts those that were not long ago."""
 
     by: str
     state: CordonState
@@ -117,9 +118,11 @@ class CordonRecord:
     since: float
     released_at: float | None
     times: int
+    in_a_row: int
     attempt: int
     attempt_boot_id: str | None
     next_attempt_at: float | None
+    eviction_blocked: str | None
     sizes: tuple[Size, ...]
 
 
@@ -135,7 +138,8 @@ class Order:
 class Replica:
     """One pod of the pool that is not terminating. `identity` is None when it could not be read or was not
     confirmed; `counts` is None when unknown. `address` is the pod's IP, None until it has one.
-    `expected_digest` is the annotation that makes the kubelet refresh the mounted expectation."""
+    `expected_digest` is the annotation that makes the kubelet refresh the mounted expectation. `hand_cordon`,
+    `hand_release` and `skip` are a person's annotations, each with why; None where there is none."""
 
     name: str
     uid: str
@@ -150,6 +154,9 @@ class Replica:
     probe_order: Order | None
     restart_order: Order | None
     expected_digest: str | None
+    hand_cordon: str | None
+    hand_release: str | None
+    skip: str | None
     identity: Identity | None
     counts: Counts | None
 

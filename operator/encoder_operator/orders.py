@@ -48,9 +48,11 @@ def render_record(record: CordonRecord) -> str:
             "since": to_text(record.since),
             "releasedAt": _optional_text(record.released_at),
             "times": record.times,
+            "inARow": record.in_a_row,
             "attempt": record.attempt,
             "attemptBootId": record.attempt_boot_id,
             "nextAttemptAt": _optional_text(record.next_attempt_at),
+            "evictionBlocked": record.eviction_blocked,
             "sizes": _sizes(record.sizes),
         }
     )
@@ -83,9 +85,12 @@ def _record(value: Mapping[str, Any]) -> CordonRecord:
         since=to_seconds(value["since"]),
         released_at=_optional_seconds(value["releasedAt"]),
         times=int(value["times"]),
+        # A record of an earlier release lacks what came later: the operator's upgrade must not lose the cordon.
+        in_a_row=int(value.get("inARow", value["times"])),
         attempt=int(value["attempt"]),
         attempt_boot_id=None if value["attemptBootId"] is None else str(value["attemptBootId"]),
         next_attempt_at=_optional_seconds(value["nextAttemptAt"]),
+        eviction_blocked=None if value.get("evictionBlocked") is None else str(value["evictionBlocked"]),
         sizes=tuple(
             Size(modality=str(each["modality"]), width=int(each["width"]), height=int(each["height"]))
             for each in value["sizes"]
@@ -99,7 +104,7 @@ def _can_be_told(record: CordonRecord) -> bool:
     render_record(record)
     if record.by == vocabulary.FIELD_MANAGER and record.reason not in vocabulary.REASONS:
         return False
-    return 0 < record.times < _MOST_TIMES and 0 < record.attempt < _MOST_TIMES
+    return all(0 < each < _MOST_TIMES for each in (record.times, record.in_a_row, record.attempt))
 
 
 def _sizes(sizes: Sequence[Size]) -> list[dict[str, Any]]:

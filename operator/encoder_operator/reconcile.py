@@ -15,11 +15,12 @@ from typing import Any
 
 from encoder_operator import names
 from encoder_operator.act import act, refresh
+from encoder_operator.actions import Action, Cordon, Dismiss, Release
 from encoder_operator.apply import apply
 from encoder_operator.cluster import Cluster
-from encoder_operator.cordon import Action, Cordon, Release, cordon
+from encoder_operator.cordon import cordon
 from encoder_operator.errors import ClusterError, OperatorError
-from encoder_operator.events import Recorder, announcements
+from encoder_operator.events import Recorder, announcements, since_of
 from encoder_operator.judge import judge
 from encoder_operator.metrics import Metrics
 from encoder_operator.observation import Observation
@@ -27,7 +28,7 @@ from encoder_operator.observe import Sources, observe
 from encoder_operator.plan import plan
 from encoder_operator.recall import Children, recall
 from encoder_operator.rollout import advance
-from encoder_operator.spec import EncoderPool, parse
+from encoder_operator.spec import EncoderPool, Management, parse
 from encoder_operator.standing import Standing
 from encoder_operator.status import refused, status
 from encoder_operator.verdict import Judgement
@@ -68,20 +69,22 @@ async def _reconcile(pool: EncoderPool, world: World) -> float:
     now = world.clock()
     standing = recall(pool, await _children(pool, world.cluster), now)
     wanted = plan(pool, standing)
-    await apply(world.cluster, wanted)
+    active = pool.spec.management is Management.ACTIVE
+    if active:
+        await apply(world.cluster, wanted)
     observation = await observe(pool, world.sources, now)
     judgement = judge(pool, standing, observation)
     decided = cordon(pool, standing, observation, judgement)
     done = await act(world.cluster, pool.namespace, decided.actions)
-    await refresh(world.cluster, pool.namespace, observation.replicas, wanted.identities)
-    advanced = advance(pool, standing, observation, judgement)
-    told = status(pool, advanced, observation, judgement)
+    if active:
+        await refresh(world.cluster, pool.namespace, observation.replicas, wanted.identities)
+    advanced = advance(pool, standing, observation, judgement) if active else standing
+    told = status(pool, advanced, observation, judgement, decided)
     if told != pool.status:
         await world.cluster.patch_pool_status(pool.namespace, pool.name, told)
     _count(pool, observation, done, world.metrics)
     _log_decisions(pool, judgement, done)
-    since = told.get("verdict", {}).get("at", "")
-    news = announcements(standing, advanced, observation, judgement, done, since)
+    news = announcements(standing, advanced, observation, judgement, done, decided, since_of(told))
     await world.recorder.post(pool, news, now)
     return _next_look(pool, standing, advanced, decided.next_look_at, now)
 
@@ -141,6 +144,8 @@ def _log_decisions(pool: EncoderPool, judgement: Judgement, done: Sequence[Actio
     found = judgement.pool
     _log.debug("%s: %s", found.reason, found.message, extra={**where, "reason": found.reason})
     for action in done:
+        if isinstance(action, Dismiss):
+            continue
         record, kind = action.record, type(action).__name__
         details = {**where, "reason": record.reason, "pod": action.replica.name, "attempt": record.attempt}
         _log.info("%s %s: %s", kind, action.replica.name, record.message, extra=details)

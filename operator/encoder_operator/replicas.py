@@ -61,6 +61,9 @@ def _replica(pod: JsonObject) -> Replica:
         probe_order=parse_order(annotations.get(vocabulary.ANNOTATION_ORDER_PROBE)),
         restart_order=parse_order(annotations.get(vocabulary.ANNOTATION_ORDER_RESTART)),
         expected_digest=annotations.get(vocabulary.ANNOTATION_EXPECTED_DIGEST),
+        hand_cordon=annotations.get(vocabulary.ANNOTATION_HAND_CORDON),
+        hand_release=annotations.get(vocabulary.ANNOTATION_HAND_RELEASE),
+        skip=annotations.get(vocabulary.ANNOTATION_SKIP),
         identity=None,
         counts=None,
     )

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from encoder_operator import names, vocabulary
-from encoder_operator.conditions import conditions, serves, with_transitions
+from encoder_operator.budget import serves
+from encoder_operator.conditions import conditions, with_transitions
+from encoder_operator.cordon import CordonPlan
 from encoder_operator.observation import Observation, Replica
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Revision, Role, Standing
@@ -22,7 +24,9 @@ JsonObject = dict[str, Any]
 _MOST_CORDONED = 20
 
 
-def status(pool: EncoderPool, standing: Standing, observation: Observation, judgement: Judgement) -> JsonObject:
+def status(
+    pool: EncoderPool, standing: Standing, observation: Observation, judgement: Judgement, decided: CordonPlan
+) -> JsonObject:
     """The pool's whole new status."""
     replicas = observation.replicas
     target = names.revision_hash(pool.spec)
@@ -40,7 +44,7 @@ def status(pool: EncoderPool, standing: Standing, observation: Observation, judg
         "revisions": [_revision(each) for each in standing.revisions],
         "cordoned": [_cordoned(each) for each in cordoned[:_MOST_CORDONED]],
         "cordonedTruncated": max(0, len(cordoned) - _MOST_CORDONED),
-        "conditions": conditions(pool, standing, observation, judgement),
+        "conditions": conditions(pool, standing, observation, judgement, decided),
     }
     verdict = _verdict(pool.status, observation, judgement)
     return made if verdict is None else {**made, "verdict": verdict}

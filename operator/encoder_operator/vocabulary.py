@@ -32,6 +32,10 @@ ANNOTATION_ORDER_PROBE: Final = "encoderpool.io/order-probe"
 ANNOTATION_ORDER_RESTART: Final = "encoderpool.io/order-restart"
 ANNOTATION_EXPECTED_DIGEST: Final = "encoderpool.io/expected-digest"
 ANNOTATION_APPLIED_TEMPLATE: Final = "encoderpool.io/applied-template"
+ANNOTATION_HAND_CORDON: Final = "encoderpool.io/hand-cordon"
+ANNOTATION_HAND_RELEASE: Final = "encoderpool.io/hand-release"
+ANNOTATION_SKIP: Final = "encoderpool.io/skip"
+ANNOTATION_RETRY: Final = "encoderpool.io/retry"
 
 CONTAINER: Final = "encoder"
 PORT_NAME: Final = "http"
@@ -92,6 +96,7 @@ DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 DOWNLOAD_FAILED: Final = "DownloadFailed"
 TOKEN_DENIED: Final = "TokenDenied"  # noqa: S105 - a reason, not a secret
 INVALID_SPEC: Final = "InvalidSpec"
+HAND_CORDON: Final = "HandCordon"
 REASONS: Final = (
     AS_EXPECTED,
     LEARNING,
@@ -113,4 +118,5 @@ REASONS: Final = (
     DOWNLOAD_FAILED,
     TOKEN_DENIED,
     INVALID_SPEC,
+    HAND_CORDON,
 )

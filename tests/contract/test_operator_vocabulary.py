@@ -43,6 +43,10 @@ def test_labels_and_annotations_are_as_agreed() -> None:
         "orderRestart": vocabulary.ANNOTATION_ORDER_RESTART,
         "expectedDigest": vocabulary.ANNOTATION_EXPECTED_DIGEST,
         "appliedTemplate": vocabulary.ANNOTATION_APPLIED_TEMPLATE,
+        "handCordon": vocabulary.ANNOTATION_HAND_CORDON,
+        "handRelease": vocabulary.ANNOTATION_HAND_RELEASE,
+        "skip": vocabulary.ANNOTATION_SKIP,
+        "retry": vocabulary.ANNOTATION_RETRY,
     }
 
 

@@ -103,12 +103,12 @@ class MemoryWorld(MemoryChildren):
     def __init__(self, **spec: Any) -> None:
         super().__init__()
         self.now = NOW
-        self.pool: JsonObject | None = pool_object(
-            replicas=3,
-            integrity={"evaluationSeconds": 3, "windowSeconds": 30, "minChecks": 20},
-            quarantine={"baseSeconds": 5, "maxSeconds": 15},
-            **spec,
-        )
+        said: dict[str, Any] = {
+            "replicas": 3,
+            "integrity": {"evaluationSeconds": 3, "windowSeconds": 30, "minChecks": 20},
+            "quarantine": {"baseSeconds": 5, "maxSeconds": 15},
+        }
+        self.pool: JsonObject | None = pool_object(**(said | spec))
         self.pod_objects: dict[str, JsonObject] = {}
         self.servers: dict[str, Server] = {}
         self.counters: dict[str, PodSamples] = {}

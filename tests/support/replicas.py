@@ -112,6 +112,9 @@ def a_replica(name: str = "a", **fields: Any) -> Replica:
         probe_order=None,
         restart_order=None,
         expected_digest=None,
+        hand_cordon=None,
+        hand_release=None,
+        skip=None,
         identity=an_identity(),
         counts=None,
     )
@@ -128,9 +131,11 @@ def a_record(**fields: Any) -> CordonRecord:
         since=NOW - 60,
         released_at=None,
         times=1,
+        in_a_row=1,
         attempt=1,
         attempt_boot_id="boot-1",
         next_attempt_at=None,
+        eviction_blocked=None,
         sizes=(LARGE,),
     )
     return replace(made, **fields)
@@ -166,6 +171,11 @@ def with_identity_policy(**identity: Any) -> EncoderPool:
     """The pool with another identity policy; its revision is the same."""
     model = {"source": {"persistentVolumeClaim": {"claimName": "weights", "subPath": "qwen"}}, "identity": identity}
     return a_pool(replicas=3, model=model, integrity={"minChecks": 20, "minDistinctMedia": 3})
+
+
+def with_quarantine(**quarantine: Any) -> EncoderPool:
+    """The pool with another quarantine; its revision is the same."""
+    return a_pool(replicas=3, integrity={"minChecks": 20, "minDistinctMedia": 3}, quarantine=quarantine)
 
 
 def with_status(pool: EncoderPool, status: Mapping[str, Any]) -> EncoderPool:

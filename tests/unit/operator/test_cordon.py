@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from encoder_operator import vocabulary
-from encoder_operator.cordon import Action, Cordon, OrderProbe, OrderRestart, Postpone, Release, cordon
+from encoder_operator.actions import Action, Cordon, OrderProbe, OrderRestart, Postpone, Release
+from encoder_operator.cordon import cordon
 from encoder_operator.judge import judge
 from encoder_operator.observation import CordonState, DoneOrder, Identity, Order, ProbeReport, ProbeResult, Replica
 from encoder_operator.standing import Standing
@@ -189,12 +190,17 @@ def test_a_release_keeps_times_and_tells_when() -> None:
     assert (action.record.state, action.record.times, action.record.released_at) == (CordonState.RELEASED, 3, NOW)
 
 
-@pytest.mark.parametrize(("attempt", "wait"), [(1, 30.0), (2, 60.0), (20, 600.0), (21, 600.0)])
-def test_each_attempt_waits_longer_up_to_the_limit(attempt: int, wait: float) -> None:
+@pytest.mark.parametrize(
+    ("attempt", "in_a_row", "longest"), [(1, 1, 30.0), (2, 1, 60.0), (1, 3, 90.0), (20, 1, 600.0), (21, 2, 600.0)]
+)
+def test_each_attempt_and_each_cordon_in_a_row_waits_longer_up_to_the_limit(
+    attempt: int, in_a_row: int, longest: float
+) -> None:
     failed = probed(ProbeResult.FAILED, f"probe-1-{attempt}")
-    action = the_action(cordoned(record=a_record(attempt=attempt), identity=failed))
+    action = the_action(cordoned(record=a_record(attempt=attempt, in_a_row=in_a_row), identity=failed))
     assert isinstance(action, Postpone)
-    assert action.record.next_attempt_at == NOW + wait
+    assert action.record.next_attempt_at is not None
+    assert longest - 7.5 <= action.record.next_attempt_at - NOW <= longest
 
 
 def test_the_next_look_is_at_the_earliest_attempt() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from encoder_operator.events import Announcement, Recorder, announcements, body_of
+from encoder_operator.cordon import CordonPlan
+from encoder_operator.events import Announcement, Recorder, Since, announcements, body_of
 from encoder_operator.observation import CordonRecord
 from encoder_operator.orders import parse_record, render_record
 from encoder_operator.standing import Standing
@@ -51,6 +52,7 @@ def told_of(record: CordonRecord) -> list[str]:
     judgement = Judgement(replicas=(), revisions=(), pool=quiet, traffic=Result.GOOD)
     standing = Standing(revisions=(), templates={})
     observation = observed([cordoned(record=record)])
-    told = announcements(standing, standing, observation, judgement, (), "")
+    nothing = CordonPlan(actions=(), withheld=(), blocked=None, next_look_at=None)
+    told = announcements(standing, standing, observation, judgement, (), nothing, Since(verdict="", blocked=""))
     assert [each.reason for each in told] == ["Cordoned"]
     return [body_of(POOL, each, NOW)["metadata"]["name"] for each in told]

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from encoder_operator import vocabulary
+from encoder_operator.cordon import cordon
 from encoder_operator.judge import judge
 from encoder_operator.observation import Observation, Replica, Workload
 from encoder_operator.spec import EncoderPool
@@ -38,7 +39,8 @@ REASONS = json.loads((Path(__file__).parents[2] / "contract" / "vocabulary.json"
 
 def told(world: Observation, pool: EncoderPool = POOL, role: Role = Role.CURRENT) -> dict[str, Any]:
     stands = standing(role=role)
-    return status(pool, stands, world, judge(pool, stands, world))
+    judgement = judge(pool, stands, world)
+    return status(pool, stands, world, judgement, cordon(pool, stands, world, judgement))
 
 
 def condition(found: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def test_every_status_fits_the_schema_and_the_vocabulary(
         assert each["reason"] in REASONS
         assert each["observedGeneration"] == POOL.generation
     assert [each["type"] for each in found["conditions"]] == [
-        *("Ready", "Available", "Progressing", "IdentityConsistent", "IntegrityHealthy")
+        *("Ready", "Available", "Progressing", "IdentityConsistent", "IntegrityHealthy", "QuarantineWithinBudget")
     ]
 
 

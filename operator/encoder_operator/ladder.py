@@ -1,0 +1,127 @@
+"""Ladder: the next rung for a replica that the operator has cordoned.
+
+Place: cordon asks it for each such replica. Must never: release by time alone, touch a replica whose cordon is not
+the operator's own, or remember anything that is not on the pod: the operator may die after any step.
+
+Each rung is read from the pod's record and the replica's identity:
+
+    restart in place → (another boot is up and is as expected) → probe of the sizes that failed
+      passed → release                    failed → wait, then restart again
+
+Where nothing may be restarted (mode Cordon, or the pod says skip), the running boot is probed as it is, and probed
+again after each wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from encoder_operator import vocabulary
+from encoder_operator.actions import Action, OrderProbe, OrderRestart, Postpone, release
+from encoder_operator.backoff import wait_seconds
+from encoder_operator.likeness import difference
+from encoder_operator.observation import CordonRecord, Identity, Order, ProbeReport, ProbeResult, Replica
+from encoder_operator.spec import EncoderPool, IdentityPolicy, Mode
+from encoder_operator.standing import Expected
+
+# A label reaches its replica within a second, and within the kubelet's slowest round where a notice was lost.
+_HEARD_BY_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """What the rungs of one revision's replicas depend on, besides the replica."""
+
+    pool: EncoderPool
+    expected: Expected | None
+    now: float
+
+    def restarts(self, replica: Replica) -> bool:
+        """Whether this replica may be restarted."""
+        repairs = self.pool.spec.quarantine.mode is not Mode.CORDON
+        return repairs and replica.skip is None
+
+
+def next_rung(ladder: Ladder, replica: Replica) -> Iterator[Action]:
+    """At most one action for a replica that the operator's own record says is cordoned."""
+    record, identity = replica.cordon, replica.identity
+    if record is None or identity is None:
+        return
+    if record.next_attempt_at is not None:
+        if ladder.now >= record.next_attempt_at:
+            yield from _attempt_again(ladder, replica, record, identity)
+    elif record.attempt_boot_id is None or identity.boot_id == record.attempt_boot_id:
+        yield from _first_attempt(ladder, replica, record, identity)
+    else:
+        yield from _prove(ladder, replica, record, identity)
+
+
+def _first_attempt(ladder: Ladder, replica: Replica, record: CordonRecord, identity: Identity) -> Iterator[Action]:
+    # First it refuses its callers, as the label says; a restart before that would break their connections.
+    # Where somebody took the label away it never will: the Service leaves it out, and it hears nothing.
+    if identity.state == vocabulary.STATE_READY and ladder.now - record.since < _HEARD_BY_SECONDS:
+        return
+    if not ladder.restarts(replica):
+        yield from _prove(ladder, replica, record, identity)
+        return
+    begun = replace(record, attempt_boot_id=identity.boot_id)
+    if replica.restart_order != _restart(begun, identity):
+        yield OrderRestart(replica=replica, record=begun, order=_restart(begun, identity))
+
+
+def _attempt_again(ladder: Ladder, replica: Replica, record: CordonRecord, identity: Identity) -> Iterator[Action]:
+    again = replace(record, attempt=record.attempt + 1, attempt_boot_id=identity.boot_id, next_attempt_at=None)
+    if ladder.restarts(replica):
+        yield OrderRestart(replica=replica, record=again, order=_restart(again, identity))
+    else:
+        yield from _prove(ladder, replica, again, identity)
+
+
+def _prove(ladder: Ladder, replica: Replica, record: CordonRecord, identity: Identity) -> Iterator[Action]:
+    """Out only by its own probe of what failed, and by a matching identity."""
+    order = Order(id=f"probe-{record.times}-{record.attempt}", boot_id=identity.boot_id)
+    done = identity.probe_done
+    if identity.state == vocabulary.STATE_FAILED:
+        # It will not load what is there now; the next boot reads anew what may have been repaired.
+        yield _postpone(ladder, replica, record)
+        return
+    if identity.fingerprint is None or identity.probe is None or _waits_for_lesson(ladder):
+        return
+    if identity.state == vocabulary.STATE_DRAINING:
+        return
+    if _differs(ladder, identity):
+        yield _postpone(ladder, replica, record)
+        return
+    if done is None or done.id != order.id:
+        yield from _ask(ladder, replica, record, order, identity.probe)
+    elif done.result is ProbeResult.PASSED:
+        yield release(replica, record, ladder.now)
+    elif done.result is ProbeResult.FAILED:
+        yield _postpone(ladder, replica, record)
+
+
+def _ask(ladder: Ladder, replica: Replica, record: CordonRecord, order: Order, last: ProbeReport) -> Iterator[Action]:
+    """Order a probe, unless the one that a new boot begins with runs still, or has failed already."""
+    if last.result is ProbeResult.FAILED and last.order_id is None and ladder.restarts(replica):
+        yield _postpone(ladder, replica, record)
+    elif last.result is not ProbeResult.RUNNING and replica.probe_order != order:
+        yield OrderProbe(replica=replica, record=record, order=order)
+
+
+def _waits_for_lesson(ladder: Ladder) -> bool:
+    return ladder.expected is None and ladder.pool.spec.model.identity.policy is IdentityPolicy.LEARN
+
+
+def _differs(ladder: Ladder, identity: Identity) -> bool:
+    allowed = ladder.pool.spec.model.identity.max_signature_distance
+    return ladder.expected is not None and difference(identity, ladder.expected, allowed) is not None
+
+
+def _postpone(ladder: Ladder, replica: Replica, record: CordonRecord) -> Postpone:
+    wait = wait_seconds(ladder.pool.spec.quarantine, record, replica.uid)
+    return Postpone(replica=replica, record=replace(record, next_attempt_at=ladder.now + wait))
+
+
+def _restart(record: CordonRecord, identity: Identity) -> Order:
+    return Order(id=f"restart-{record.times}-{record.attempt}", boot_id=identity.boot_id)

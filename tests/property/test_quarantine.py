@@ -1,0 +1,149 @@
+"""Properties of the quarantine: its budget, its modes and its back-off, in any world."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from encoder_operator import vocabulary
+from encoder_operator.actions import Action, Cordon, OrderRestart, is_cordoned_here
+from encoder_operator.backoff import next_in_a_row, wait_seconds
+from encoder_operator.budget import serves
+from encoder_operator.cordon import CordonPlan, cordon
+from encoder_operator.hand import by_hand
+from encoder_operator.judge import judge
+from encoder_operator.observation import CordonState, Observation
+from encoder_operator.spec import EncoderPool, QuarantineSpec
+from encoder_operator.standing import Standing
+from tests.support.replicas import NOW, POOL, a_record, with_quarantine
+from tests.support.worlds import OBSERVED_POOL, PAUSED_POOL, POOLS, STANDINGS, fleets, worlds
+
+STOCKS = st.one_of(st.integers(0, 6), st.integers(0, 100).map(lambda each: f"{each}%"))
+LIMITS = st.builds(
+    lambda base, more, most, least: with_quarantine(
+        baseSeconds=base, maxSeconds=base + more, maxCordoned=most, minServing=least
+    ),
+    st.integers(1, 60),
+    st.integers(0, 1000),
+    STOCKS,
+    st.integers(0, 4),
+)
+
+
+def decided(pool: EncoderPool, stands: Standing, world: Observation) -> CordonPlan:
+    return cordon(pool, stands, world, judge(pool, stands, world))
+
+
+def new_cordons(actions: tuple[Action, ...]) -> list[Cordon]:
+    found = [each for each in actions if isinstance(each, Cordon)]
+    return [each for each in found if each.record.by == vocabulary.FIELD_MANAGER]
+
+
+@given(LIMITS, STANDINGS, st.one_of(fleets(), worlds()))
+def test_never_above_the_budget_and_never_below_min_serving(
+    pool: EncoderPool, stands: Standing, world: Observation
+) -> None:
+    found = new_cordons(decided(pool, stands, world).actions)
+    assert len(found) <= 1
+    for action in found:
+        limits = pool.spec.quarantine
+        already = sum(is_cordoned_here(each) and not each.serving for each in world.replicas)
+        assert already + 1 <= limits.max_cordoned.of(pool.spec.replicas)
+        others = [each for each in world.replicas if each.name != action.replica.name]
+        assert sum(map(serves, others)) >= limits.min_serving
+
+
+@given(LIMITS, STANDINGS, fleets())
+def test_what_is_blocked_is_told_and_what_is_not_is_done(
+    pool: EncoderPool, stands: Standing, world: Observation
+) -> None:
+    found = decided(pool, stands, world)
+    assert found.blocked is None or not new_cordons(found.actions)
+    if found.blocked is not None:
+        assert found.blocked.reason in (vocabulary.BUDGET_EXCEEDED, vocabulary.MIN_SERVING)
+
+
+@given(LIMITS, STANDINGS, fleets(), st.integers(0, 3))
+def test_a_larger_budget_never_takes_a_cordon_away(
+    pool: EncoderPool, stands: Standing, world: Observation, more: int
+) -> None:
+    limits = pool.spec.quarantine
+    most = limits.max_cordoned.of(pool.spec.replicas)
+    wider = replace(
+        limits,
+        max_cordoned=replace(limits.max_cordoned, count=most + more, per_cent=None),
+        min_serving=max(0, limits.min_serving - more),
+    )
+    wide = replace(pool, spec=replace(pool.spec, quarantine=wider))
+    assert len(new_cordons(decided(wide, stands, world).actions)) >= len(
+        new_cordons(decided(pool, stands, world).actions)
+    )
+
+
+@given(LIMITS, STANDINGS, st.one_of(fleets(), worlds()))
+def test_no_budget_blocks_a_release_a_probe_or_a_restart(
+    pool: EncoderPool, stands: Standing, world: Observation
+) -> None:
+    none = replace(
+        pool.spec.quarantine, max_cordoned=replace(pool.spec.quarantine.max_cordoned, count=0, per_cent=None)
+    )
+    spent = replace(pool, spec=replace(pool.spec, quarantine=replace(none, min_serving=1000)))
+    before = decided(pool, stands, world).actions
+    assert decided(spent, stands, world).actions == tuple(each for each in before if each not in new_cordons(before))
+
+
+@given(POOLS, STANDINGS, st.one_of(fleets(), worlds()))
+def test_what_a_person_said_to_skip_is_neither_cordoned_nor_restarted(
+    pool: EncoderPool, stands: Standing, world: Observation
+) -> None:
+    actions = decided(pool, stands, world).actions
+    own: list[Action] = [*new_cordons(actions), *(each for each in actions if isinstance(each, OrderRestart))]
+    assert all(each.replica.skip is None and each.replica.hand_cordon is None for each in own)
+
+
+@given(STANDINGS, st.one_of(fleets(), worlds()))
+def test_observe_decides_all_and_does_only_what_a_person_says(stands: Standing, world: Observation) -> None:
+    would, does = decided(OBSERVED_POOL, stands, world), decided(with_quarantine(mode="Repair"), stands, world)
+    asked = tuple(each for replica in world.replicas if (each := by_hand(replica, world.at)) is not None)
+    assert would.actions == asked
+    assert asked + would.withheld == does.actions
+    assert (would.blocked, would.next_look_at) == (does.blocked, does.next_look_at)
+
+
+@given(STANDINGS, st.one_of(fleets(), worlds()))
+def test_paused_does_nothing_at_all(stands: Standing, world: Observation) -> None:
+    found = decided(PAUSED_POOL, stands, world)
+    assert (found.actions, found.withheld, found.blocked) == ((), (), None)
+
+
+SECONDS = st.builds(
+    lambda base, more: replace(POOL.spec.quarantine, base_seconds=base, max_seconds=base + more),
+    st.integers(1, 1000),
+    st.integers(0, 10000),
+)
+
+
+@given(SECONDS, st.integers(1, 50), st.integers(1, 50), st.text(max_size=5))
+def test_a_wait_is_within_its_limits_and_longer_each_time(
+    limits: QuarantineSpec, attempt: int, in_a_row: int, uid: str
+) -> None:
+    record = a_record(attempt=attempt, in_a_row=in_a_row)
+    wait = wait_seconds(limits, record, uid)
+    assert 0.75 * limits.base_seconds <= wait <= limits.max_seconds
+    assert wait == wait_seconds(limits, record, uid)
+    for later in (replace(record, attempt=attempt + 1), replace(record, in_a_row=in_a_row + 1)):
+        if limits.base_seconds * (attempt + in_a_row) <= limits.max_seconds:
+            assert wait_seconds(limits, later, uid) > wait
+
+
+@given(SECONDS, st.integers(1, 20), st.integers(0, 30), st.floats(0, 0.99))
+def test_cordons_in_a_row_fall_by_one_for_each_whole_max_seconds_of_health(
+    limits: QuarantineSpec, in_a_row: int, stretches: int, part: float
+) -> None:
+    released = NOW - (stretches + part) * limits.max_seconds
+    record = a_record(in_a_row=in_a_row, state=CordonState.RELEASED, released_at=round(released))
+    healthy = int((NOW - round(released)) // limits.max_seconds)
+    assert next_in_a_row(limits, record, NOW) == max(1, 1 + in_a_row - healthy)
+    assert next_in_a_row(limits, None, NOW) == 1
