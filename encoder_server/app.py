@@ -20,19 +20,23 @@ from aiohttp.typedefs import Handler
 
 from encoder_server import errors, keys, wire
 from encoder_server.admission import Admission
+from encoder_server.batcher import Batcher
+from encoder_server.cache import Memory
 from encoder_server.connections import Connections
 from encoder_server.engines import Engines
 from encoder_server.evidence import Evidence
+from encoder_server.flights import Flights
 from encoder_server.lifecycle import State
 from encoder_server.metrics import Metrics
 from encoder_server.orders import Orders
 from encoder_server.pipeline import Pipeline
+from encoder_server.recall import Recall
 from encoder_server.replica import Replica
 from encoder_server.routes import add_routes
 from encoder_server.settings import Settings
+from encoder_server.stream import STREAM, Stream
 
 _LOG = logging.getLogger(__name__)
-_REQUEST_ID = "X-Request-Id"
 _SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _WRITE_SECONDS = 10.0
 
@@ -47,12 +51,14 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
     metrics = Metrics()
     evidence = Evidence(metrics, _now)
     replica = Replica(settings, metrics, evidence, _now)
-    engines = Engines(engine_command, settings.engines, limits.deadline_seconds, replica)
+    batcher = Batcher(settings.batch_budget, metrics)
+    engines = Engines(engine_command, settings.engines, limits.deadline_seconds, replica, batcher)
     admission = Admission(limits.max_in_flight, limits.max_in_flight_bytes, replica.refusal)
     app = web.Application(middlewares=[_answer], client_max_size=limits.max_body_bytes)
     app[keys.SETTINGS] = settings
     app[keys.METRICS] = metrics
     app[keys.REPLICA] = replica
+    app[keys.BATCHER] = batcher
     app[keys.ENGINES] = engines
     app[keys.ADMISSION] = admission
     app[keys.CONNECTIONS] = Connections()
@@ -61,7 +67,13 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
         limits=limits,
         revision=settings.revision,
         admission=admission,
-        engines=engines,
+        recall=Recall(
+            Flights(batcher),
+            Memory(settings.cache_bytes) if settings.cache_bytes else None,
+            metrics.cache,
+            evidence,
+            f"{settings.pod_uid}/{replica.boot_id}",
+        ),
         replica=replica,
         evidence=evidence,
         metrics=metrics,
@@ -76,7 +88,7 @@ def _now() -> str:
 
 
 async def _tasks(app: web.Application) -> AsyncIterator[None]:
-    engines, orders = app[keys.ENGINES], Orders(app[keys.SETTINGS], app[keys.REPLICA], app[keys.ENGINES])
+    engines, orders = app[keys.ENGINES], Orders(app[keys.SETTINGS], app[keys.REPLICA], app[keys.BATCHER])
     tasks = [
         asyncio.create_task(engines.run(), name="engines"),
         asyncio.create_task(orders.run(), name="orders"),
@@ -98,16 +110,28 @@ def _log_death(task: asyncio.Task[None]) -> None:
 @web.middleware
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn whatever a handler does into an answer, and write it while the connection counts as busy."""
-    given = request.headers.get(_REQUEST_ID, "")
+    given = request.headers.get(keys.REQUEST_ID_HEADER, "")
     request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
     with request.app[keys.CONNECTIONS].busy(request.protocol):
-        answer = await _handle(request, handler)
-        answer.headers[_REQUEST_ID] = request[keys.REQUEST_ID]
+        answer = await _in_stream(request, await _handle(request, handler))
+        if answer.prepared:
+            await answer.write_eof()
+            return answer
+        answer.headers[keys.REQUEST_ID_HEADER] = request[keys.REQUEST_ID]
         if request.app[keys.REPLICA].standing.state is not State.READY:
             answer.force_close()
         await answer.prepare(request)
         await answer.write_eof()
         return answer
+
+
+async def _in_stream(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
+    """Return `answer`, or, where the promises were sent before it, the stream with an error as its last part."""
+    stream: Stream | None = request.get(STREAM)
+    if stream is None or not stream.opened or not isinstance(answer, web.Response):
+        return answer
+    body = answer.body if isinstance(answer.body, bytes) else b""
+    return await stream.finish(answer.content_type, body, answer.status)
 
 
 async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:

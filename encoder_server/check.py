@@ -64,9 +64,18 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passed:
-    """Rows that passed, in the order of their items. Made by `check_batch` alone."""
+    """Rows that passed, in the order of their items. Made by `check_batch` and `in_order` alone."""
 
     rows: tuple[Rows, ...]
+
+
+def in_order(parts: Sequence[Passed]) -> Passed:
+    """Return what passed in several batches as one."""
+    return Passed(rows=tuple(sorted((rows for part in parts for rows in part.rows), key=_place)))
+
+
+def _place(rows: Rows) -> int:
+    return rows.promise.index
 
 
 def check_batch(batch: Batch, declared: Mapping[str, Declared]) -> tuple[Passed, tuple[Violation, ...]]:

@@ -83,6 +83,8 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
             deadline_seconds=options.deadline_seconds,
         ),
         engines=_engine_settings(options),
+        batch_budget=options.batch_budget,
+        cache_bytes=options.cache_bytes,
     )
 
 
@@ -150,6 +152,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-body-bytes", type=_count, default=64 * 2**20, help="bytes of one request's body")
     add("--max-items", type=_count, default=16, help="items in one request")
     add("--max-pixels", type=_count, default=16_777_216, help="pixels of one picture")
+    add("--batch-budget", type=_count, help="pixels of one batch of several requests (default: as the encoder says)")
+    add("--cache-bytes", type=_bytes, default=256 * 2**20, help="bytes of embeddings kept in memory; 0: none")
     add("--deadline-seconds", type=_seconds, default=60.0, help="from admission to the answer")
     add("--load-seconds", type=_seconds, default=1800.0, help="for an engine to load and probe the model")
     add("--grace-seconds", type=_seconds, default=5.0, help="beyond the deadline, before a stuck engine is killed")
@@ -166,6 +170,10 @@ def _count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return value
+
+
+def _bytes(text: str) -> int:
+    return 0 if text == "0" else _count(text)
 
 
 def _port(text: str) -> int:

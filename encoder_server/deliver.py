@@ -10,12 +10,12 @@ import asyncio
 from dataclasses import dataclass
 
 from encoder_server.check import Passed
-from encoder_server.wire import Form, Origin, render
+from encoder_server.wire import JSON, SAFETENSORS, Form, Origin, render
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A rendered answer."""
+    """A rendered answer, or the last part of one."""
 
     content_type: str
     body: bytes
@@ -23,4 +23,5 @@ class Answer:
 
 async def deliver(form: Form, passed: Passed, origin: Origin) -> Answer:
     """Render the rows of a whole request in the form that its caller asked for."""
-    return Answer(content_type=form.value, body=await asyncio.to_thread(render, form, passed, origin))
+    content_type = JSON if form is Form.JSON else SAFETENSORS
+    return Answer(content_type=content_type, body=await asyncio.to_thread(render, form, passed, origin))

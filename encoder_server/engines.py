@@ -1,6 +1,6 @@
 """The engines: spawned, greeted, given batches one at a time, watched, and started again.
 
-Place: between the pipeline and the engine processes; all that the front knows of the device.
+Place: between the batcher and the engine processes; all that the front knows of the device.
 Must never: block the event loop, let an engine with another identity serve, or lose a batch without a word.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from encoder_server.batch import Batch, Work
+from encoder_server.batch import Batch
+from encoder_server.batcher import Batcher
 from encoder_server.engine import messages
 from encoder_server.errors import EngineLostError
 from encoder_server.lifecycle import Fault
@@ -23,7 +23,6 @@ from encoder_server.settings import EngineSettings
 
 _LOG = logging.getLogger(__name__)
 _MOST_BACKOFF_SECONDS = 60.0
-_MOST_LOSSES = 2
 
 
 class Owner(Protocol):
@@ -59,19 +58,20 @@ class _Slot:
 
 
 class Engines:
-    """A fixed number of engines behind one queue.
+    """A fixed number of engines behind one batcher.
 
-    `command` starts an engine program; `seconds` is what a batch may take once an engine has it.
+    `command` starts an engine program; `seconds` is what a request may take.
     """
 
-    def __init__(self, command: Sequence[str], settings: EngineSettings, seconds: float, owner: Owner) -> None:
+    def __init__(
+        self, command: Sequence[str], settings: EngineSettings, seconds: float, owner: Owner, batcher: Batcher
+    ) -> None:
         self._command = command
         self._settings = settings
         self._seconds = seconds
         self._owner = owner
+        self._batcher = batcher
         self._slots = [_Slot(number) for number in range(settings.count)]
-        self._queue: deque[Batch] = deque()
-        self._takers: deque[asyncio.Future[None]] = deque()
         self._numbers = itertools.count(1)
         self._was_ready = False
         self._fault: Fault | None = None
@@ -91,31 +91,6 @@ class Engines:
         """Whether an engine could not even be killed: only a new container helps."""
         return any(slot.unkillable for slot in self._slots)
 
-    @property
-    def queued(self) -> int:
-        """How many batches wait for an engine."""
-        return sum(batch.wanted for batch in self._queue)
-
-    def submit(self, work: Work, *, first: bool = False) -> Batch:
-        """Queue `work` (before all others where `first`) and return the batch to wait on."""
-        batch = Batch(work)
-        self._enqueue(batch, first=first)
-        return batch
-
-    def _enqueue(self, batch: Batch, *, first: bool) -> None:
-        if first:
-            self._queue.appendleft(batch)
-        else:
-            self._queue.append(batch)
-        self._wake()
-
-    def _wake(self) -> None:
-        while self._takers:
-            taker = self._takers.popleft()
-            if not taker.done():
-                taker.set_result(None)
-                return
-
     async def run(self) -> None:
         """Keep every engine running until cancelled; then end them all."""
         try:
@@ -123,8 +98,7 @@ class Engines:
                 for slot in self._slots:
                     group.create_task(self._keep(slot))
         finally:
-            for batch in self._queue:
-                batch.fail(EngineLostError("the server is leaving"))
+            self._batcher.close(EngineLostError("the server is leaving"))
             await asyncio.gather(*(slot.link.stop() for slot in self._slots if slot.link is not None))
 
     async def _keep(self, slot: _Slot) -> None:
@@ -158,7 +132,7 @@ class Engines:
             _LOG.info("engine_ready", extra={"engine": slot.number})
             self._owner.engines_changed(ready=self.ready > 0, fault=self._fault)
             while True:
-                await self._serve(slot, slot.link, await self._take(slot.link))
+                await self._serve(slot, slot.link, await self._batcher.take(slot.link.lost))
                 slot.delay = 0.0
         except messages.ConnectionLostError:
             return ""
@@ -177,64 +151,46 @@ class Engines:
         except TimeoutError:
             raise _LostError(f"no engine was ready within {self._settings.load_seconds:g} s") from None
         match received.message:
-            case messages.Hello(measured=measured):
+            case messages.Hello(measured=measured) as hello:
                 difference = self._owner.greet(measured)
                 if difference is not None:
                     raise _LostError(f"an engine that was started again measured {difference}")
+                self._batcher.suit(hello)
             case messages.Refused(detail=detail):
                 raise _LostError(detail)
             case other:
                 raise _LostError(f"an engine greeted with {other.kind}")
 
-    async def _take(self, link: Link) -> Batch:
-        """Return the next batch that is still wanted; raises ConnectionLostError when the engine goes first."""
-        while True:
-            while self._queue and not link.lost.done():
-                batch = self._queue.popleft()
-                if batch.wanted:
-                    return batch
-            taker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._takers.append(taker)
-            try:
-                await asyncio.wait({taker, link.lost}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                if not taker.done():
-                    self._takers.remove(taker)
-            if link.lost.done():
-                if taker.done():
-                    self._wake()  # The call was for a batch that this engine cannot take any more.
-                raise messages.ConnectionLostError
-
     async def _serve(self, slot: _Slot, link: Link, batch: Batch) -> None:
-        """Have one batch done. An engine lost on the way is lost to this batch alone, which is tried once more."""
-        limit = self._seconds + self._settings.grace_seconds
+        """Have one batch done; what an engine that is lost on the way means to it, the batcher knows.
+
+        A batch of several callers gets half of a request's time: were it stuck for all of it, no time would be
+        left to find the one who did it.
+        """
+        limit = self._seconds / 2 if batch.shared else self._seconds + self._settings.grace_seconds
         try:
             async with asyncio.timeout(limit):
                 await self._converse(link, batch)
         except TimeoutError:
             reason = f"an engine was stuck in one batch for {limit:g} s and was killed"
             self._mark_lost(slot, reason)
-            batch.fail(EngineLostError("the engine was stuck and is started again"))
+            self._batcher.give_up(batch)
             raise _LostError(reason) from None
         except BaseException:
             self._mark_lost(slot, f"engine {slot.number} was lost in the middle of a batch")
-            batch.losses += 1
-            if batch.losses >= _MOST_LOSSES:
-                batch.fail(EngineLostError("the engine was lost with this request, and so was the next one"))
-            elif batch.wanted:
-                self._enqueue(batch, first=True)
+            self._batcher.lose(batch)
             raise
 
     async def _converse(self, link: Link, batch: Batch) -> None:
         number = next(self._numbers)
-        await link.send(batch.work.message(number), batch.work.blobs)
+        await link.send(batch.message(number), batch.blobs)
         while True:
             received = await link.receive()
             match received.message:
                 case messages.Promised(batch=told) as promised if told == number:
                     batch.publish(promised)
                 case messages.Encoded(batch=told) | messages.Probed(batch=told) if told == number:
-                    batch.finish(received)
+                    self._batcher.finish(batch, received)
                     return
                 case other:
                     raise _LostError(f"an engine sent {other.kind} out of turn")

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from encoder_server.check import Passed, Result, Violation
+from encoder_server.encoding import Outcome
 from encoder_server.engine.messages import ProbeItem
 from encoder_server.faults import Bearings
 from encoder_server.media import Medium
@@ -39,15 +40,23 @@ class Evidence:
         """The recent violations of fresh traffic, distinct by modality, size and result."""
         return list(reversed(self._recent.values()))
 
-    def fresh(
-        self, passed: Passed, violations: Sequence[Violation], media: Mapping[int, Medium], bearings: Bearings
-    ) -> None:
-        """Take in the check of one batch; `media` are its items by index."""
+    def take(self, outcome: Outcome, passed: Passed, violations: Sequence[Violation], bearings: Bearings) -> None:
+        """Take in the check of one item that was encoded; who shares it after the first adds no evidence."""
+        if not outcome.fresh:
+            self.cached(passed, violations)
+            return
         for rows in passed.rows:
             self._count(rows.promise.modality, "fresh", Result.OK.value)
         for violation in violations:
             self._count(violation.modality, "fresh", violation.result.value)
-            self._violated(violation, media[violation.index], bearings)
+            self._violated(violation, outcome.medium, bearings)
+
+    def cached(self, passed: Passed, violations: Sequence[Violation]) -> None:
+        """Take in the check of rows that were computed before: counted, and never judged or remembered."""
+        for rows in passed.rows:
+            self._count(rows.promise.modality, "cached", Result.OK.value)
+        for violation in violations:
+            self._count(violation.modality, "cached", violation.result.value)
 
     def probe(self, items: Sequence[ProbeItem]) -> None:
         """Take in a probe: counted, and never mixed with what callers sent."""

@@ -10,6 +10,7 @@ import asyncio
 from aiohttp import web
 
 from encoder_server.admission import Admission
+from encoder_server.batcher import Batcher
 from encoder_server.connections import Connections
 from encoder_server.engines import Engines
 from encoder_server.metrics import Metrics
@@ -22,7 +23,9 @@ METRICS = web.AppKey("metrics", Metrics)
 REPLICA = web.AppKey("replica", Replica)
 ENGINES = web.AppKey("engines", Engines)
 ADMISSION = web.AppKey("admission", Admission)
+BATCHER = web.AppKey("batcher", Batcher)
 PIPELINE = web.AppKey("pipeline", Pipeline)
 TASKS = web.AppKey("tasks", list[asyncio.Task[None]])
 CONNECTIONS = web.AppKey("connections", Connections)
+REQUEST_ID_HEADER = "X-Request-Id"
 REQUEST_ID = web.RequestKey("request_id", str)

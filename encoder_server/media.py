@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import blake3
 from PIL import Image
 
+from encoder_server import multipart
 from encoder_server.errors import BadMediaError, LimitExceededError, UnsupportedModalityError
+from encoder_server.multipart import Part
 from encoder_server.settings import Limits
 from encoder_server.wire import EncodeItem, parse
 
@@ -37,25 +39,34 @@ class Medium:
     expected_tokens: int | None
 
 
-def take(body: bytes, modalities: Sequence[str], limits: Limits) -> tuple[Medium, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """A request's body as it came."""
+
+    content_type: str | None
+    data: bytes
+
+
+def take(body: Body, modalities: Sequence[str], limits: Limits) -> tuple[Medium, ...]:
     """Return the media of a request's body.
 
     Raises BadRequestError, BadMediaError, LimitExceededError or UnsupportedModalityError; each names the item.
     """
-    request = parse(body, limits.max_items)
-    for index, item in enumerate(request.items):
+    items: Sequence[EncodeItem] | Sequence[Part]
+    if multipart.is_form(body.content_type):
+        items = multipart.read_form(body.content_type or "", body.data, limits.max_items)
+    else:
+        items = parse(body.data, limits.max_items).items
+    for index, item in enumerate(items):
         if item.modality not in modalities:
             known = ", ".join(sorted(modalities))
             raise UnsupportedModalityError(f"items[{index}].modality: this encoder has {known} only")
-    return tuple(_open(index, item, limits.max_pixels) for index, item in enumerate(request.items))
+    return tuple(_open(index, item, limits.max_pixels) for index, item in enumerate(items))
 
 
-def _open(index: int, item: EncodeItem, max_pixels: int) -> Medium:
+def _open(index: int, item: EncodeItem | Part, max_pixels: int) -> Medium:
     place = f"items[{index}]"
-    if item.data is not None:
-        content = _decode(item.data, f"{place}.data")
-    else:
-        content = _decode(_payload(item.url or "", f"{place}.url"), f"{place}.url")
+    content = _content(item, place)
     width, height = _size(content, place, max_pixels)
     if width * height > max_pixels:
         raise LimitExceededError(f"{place}: {width}x{height} is {width * height} pixels; the limit is {max_pixels}")
@@ -68,6 +79,20 @@ def _open(index: int, item: EncodeItem, max_pixels: int) -> Medium:
         height=height,
         expected_tokens=item.expected_tokens,
     )
+
+
+def _content(item: EncodeItem | Part, place: str) -> bytes:
+    if isinstance(item, Part):
+        content, where = item.content, place
+    elif item.data is not None:
+        where = f"{place}.data"
+        content = _decode(item.data, where)
+    else:
+        where = f"{place}.url"
+        content = _decode(_payload(item.url or "", where), where)
+    if not content:
+        raise BadMediaError(f"{where}: is empty")
+    return content
 
 
 def _payload(url: str, place: str) -> str:
@@ -84,14 +109,11 @@ def _decode(text: str, place: str) -> bytes:
     """Decode strictly: a lenient decoder drops what it does not know, so that damaged media get through with
     other content than the caller has, and one content gets many spellings."""
     try:
-        content = binascii.a2b_base64(text, strict_mode=True)
+        return binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
         raise BadMediaError(
             f"{place}: not base64 (RFC 4648, section 4: with padding, without line breaks or spaces)"
         ) from None
-    if not content:
-        raise BadMediaError(f"{place}: is empty")
-    return content
 
 
 def _size(content: bytes, place: str, max_pixels: int) -> tuple[int, int]:

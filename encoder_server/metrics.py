@@ -19,6 +19,7 @@ from encoder_server.check import Result
 MODALITIES = ("image",)
 SOURCES = ("fresh", "cached", "probe")
 STAGES = ("media", "promise", "encode", "deliver", "total")
+TIERS = ("memory",)
 DIRECTIONS = ("missing", "surplus")
 _UNCOUNTED = {errors.NotFoundError.code, errors.MethodNotAllowedError.code}
 
@@ -31,7 +32,29 @@ def _codes(kind: type[errors.EncoderServerError]) -> Iterator[str]:
 
 CODES = ("ok", "cancelled", *sorted(set(_codes(errors.EncoderServerError)) - _UNCOUNTED))
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_PIXELS = tuple(4.0**power for power in range(6, 15))
+_ITEMS = (1, 2, 4, 8, 16, 32, 64)
 _TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
+
+
+class CacheMetrics:
+    """The metrics of the cache, by tier."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.hits = Counter("encoder_cache_hits_total", "Items not encoded again.", ["tier"], registry=registry)
+        self.misses = Counter("encoder_cache_misses_total", "Items not found.", ["tier"], registry=registry)
+        self.evictions = Counter(
+            "encoder_cache_evictions_total", "Entries that made room for others.", ["tier"], registry=registry
+        )
+        self.corrupt = Counter(
+            "encoder_cache_corrupt_total", "Entries that failed when they were read.", ["tier"], registry=registry
+        )
+        self.bytes = Gauge("encoder_cache_bytes", "Bytes that are held.", ["tier"], registry=registry)
+
+    def begin(self, tier: str) -> None:
+        """Have every series of `tier` from the start."""
+        for family in (self.hits, self.misses, self.evictions, self.corrupt, self.bytes):
+            family.labels(tier)
 
 
 class Metrics:
@@ -61,7 +84,10 @@ class Metrics:
             "encoder_requests_total", "Requests to encode, by how they ended.", ["code"], registry=registry
         )
         self.in_flight = Gauge("encoder_in_flight_requests", "Requests admitted.", registry=registry)
-        self.queued = Gauge("encoder_queued_requests", "Batches that wait for an engine.", registry=registry)
+        self.queued = Gauge("encoder_queued_requests", "Requests that wait for an engine.", registry=registry)
+        self.batch_cost = Histogram("encoder_batch_pixels", "Pixels of one batch.", buckets=_PIXELS, registry=registry)
+        self.batch_items = Histogram("encoder_batch_items", "Items of one batch.", buckets=_ITEMS, registry=registry)
+        self.cache = CacheMetrics(registry)
         self.stage_seconds = Histogram(
             "encoder_stage_seconds", "Time by stage.", ["stage"], buckets=_SECONDS, registry=registry
         )
@@ -86,6 +112,8 @@ class Metrics:
             self.requests.labels(code)
         for stage in STAGES:
             self.stage_seconds.labels(stage)
+        for tier in TIERS:
+            self.cache.begin(tier)
         for direction in DIRECTIONS:
             self.mismatch_tokens.labels(direction)
 

@@ -12,10 +12,10 @@ import os
 from pathlib import Path
 
 from encoder_server import identity
-from encoder_server.batch import Batch, Work
+from encoder_server.batch import ProbeBatch
+from encoder_server.batcher import Batcher
 from encoder_server.downward import Order, Pod, read_pod
 from encoder_server.engine.messages import Probed, ProbeItem
-from encoder_server.engines import Engines
 from encoder_server.errors import EncoderServerError
 from encoder_server.replica import Replica
 from encoder_server.settings import Settings
@@ -30,10 +30,10 @@ _Mark = tuple[tuple[int, int, int] | None, ...]
 class Orders:
     """The watcher of one server; `run` watches until it is cancelled."""
 
-    def __init__(self, settings: Settings, replica: Replica, engines: Engines) -> None:
+    def __init__(self, settings: Settings, replica: Replica, batcher: Batcher) -> None:
         self._settings = settings
         self._replica = replica
-        self._engines = engines
+        self._batcher = batcher
         directory = settings.pod_directory
         self._pod_files = () if directory is None else (directory / "labels", directory / "annotations")
         self._probe_id: str | None = None
@@ -100,10 +100,10 @@ class Orders:
         sizes = order.sizes_for(modalities, self._settings.limits.max_pixels)
         if len(sizes) < len(order.sizes):
             _LOG.warning("probe_sizes_left_out", extra={"order_id": order.id, "count": len(order.sizes) - len(sizes)})
-        batch = self._engines.submit(Work(sizes=sizes), first=True)
+        batch = self._batcher.probe(sizes)
         self._replica.end_probe(order.id, await self._result(order, batch))
 
-    async def _result(self, order: Order, batch: Batch) -> tuple[ProbeItem, ...]:
+    async def _result(self, order: Order, batch: ProbeBatch) -> tuple[ProbeItem, ...]:
         """Return the probe's items; none where no engine answered in twice a request's time."""
         try:
             async with asyncio.timeout(2 * self._settings.limits.deadline_seconds):

@@ -1,4 +1,4 @@
-"""The pipeline: a request's way, told once. admit → media → engine (promise, then rows) → check → deliver.
+"""The pipeline: a request's way, told once. admit → media → recall → engine (promise, then rows) → check → deliver.
 
 Place: called by `routes`; every step is a module of its own. Must never: know of HTTP, deliver what the check
 did not pass, or leave a request without a definite end by its deadline.
@@ -12,28 +12,33 @@ from dataclasses import dataclass
 
 from encoder_server import faults, media, wire
 from encoder_server.admission import Admission, Permit
-from encoder_server.batch import Work
-from encoder_server.check import Batch, Passed, check_batch
+from encoder_server.check import Passed, Violation, check_batch, in_order
 from encoder_server.deliver import Answer, deliver
-from encoder_server.engine import messages
-from encoder_server.engines import Engines
+from encoder_server.encoding import Encoding, Outcome
+from encoder_server.engine.messages import Measured
 from encoder_server.errors import InternalError, PromiseTimeoutError
 from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
 from encoder_server.media import Medium
 from encoder_server.metrics import Metrics
+from encoder_server.recall import Recall
 from encoder_server.replica import Replica
 from encoder_server.settings import Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request before its body was read; `most_bytes` bounds the body that `read` returns."""
+    """A request before its body was read; `most_bytes` bounds the body that `read` returns.
+
+    `tell` sends the promises, where `accept` asks for them before the rows.
+    """
 
     request_id: str
     accept: str | None
+    content_type: str | None
     most_bytes: int
     read: Callable[[], Awaitable[bytes]]
+    tell: Callable[[bytes], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +48,7 @@ class Pipeline:
     limits: Limits
     revision: str
     admission: Admission
-    engines: Engines
+    recall: Recall
     replica: Replica
     evidence: Evidence
     metrics: Metrics
@@ -57,58 +62,59 @@ class Pipeline:
             form = wire.negotiate(call.accept)
             try:
                 async with asyncio.timeout_at(permit.deadline):
-                    measured = self._measured()
+                    measured, origin = self._measured(), self._origin(call)
                     items = await self._take(call, permit, measured)
-                    checked = await self._encode(items)
-                    passed = self._check(call, items, checked, measured)
+                    with await self.recall.begin(items, measured, origin.fingerprint, origin.revision) as encoding:
+                        await self._promise(call, form, encoding, measured)
+                        passed = await self._encode(call, encoding, measured)
                     with self.metrics.stage("deliver"):
-                        return await deliver(form, passed, self._origin(call))
+                        return await deliver(form, passed, origin)
             except TimeoutError:
                 seconds = f"{self.limits.deadline_seconds:g} s"
                 raise PromiseTimeoutError(f"the request was not encoded by its deadline ({seconds})") from None
 
-    async def _take(self, call: Call, permit: Permit, measured: messages.Measured) -> Sequence[Medium]:
-        body = await call.read()
-        permit.resize(len(body))
+    async def _take(self, call: Call, permit: Permit, measured: Measured) -> Sequence[Medium]:
+        body = media.Body(content_type=call.content_type, data=await call.read())
+        permit.resize(len(body.data))
         with self.metrics.stage("media"):
             return await asyncio.to_thread(media.take, body, tuple(measured.declared), self.limits)
 
-    async def _encode(self, items: Sequence[Medium]) -> Batch:
-        """Have the engine promise and encode; a caller who leaves takes the batch out of the queue."""
-        batch = self.engines.submit(_work(items))
-        try:
-            with self.metrics.stage("promise"):
-                promised = await batch.promised
-            with self.metrics.stage("encode"):
-                received = await batch.finished
-        finally:
-            batch.abandon()
-        if not isinstance(received.message, messages.Encoded):
-            raise InternalError("the engine answered another question")
-        failures = {failure.index: failure for failure in (*received.message.failures, *promised.failures)}
-        return Batch(
-            asked={item.index: item.modality for item in items},
-            promises=promised.promises,
-            outputs=received.message.outputs,
-            blobs=received.blobs,
-            failures=tuple(failures.values()),
-        )
+    async def _promise(self, call: Call, form: wire.Form, encoding: Encoding, measured: Measured) -> None:
+        """Wait for every promise; an item that gets none fails the request here, before anything is promised."""
+        with self.metrics.stage("promise"):
+            promises, without = await encoding.promised()
+        if without:
+            await self._check(call, without, measured)
+            raise InternalError("an item got no promise")
+        if form is wire.Form.MULTIPART:
+            await call.tell(wire.render_promises(promises, self._origin(call)))
 
-    def _check(self, call: Call, items: Sequence[Medium], batch: Batch, measured: messages.Measured) -> Passed:
+    async def _encode(self, call: Call, encoding: Encoding, measured: Measured) -> Passed:
+        with self.metrics.stage("encode"):
+            outcomes = await encoding.finished()
+        return in_order([*encoding.recalled, await self._check(call, outcomes, measured)])
+
+    async def _check(self, call: Call, outcomes: Sequence[Outcome], measured: Measured) -> Passed:
         """Check, take the result in evidence whoever is at fault, and fail the request where anything failed."""
-        passed, violations = check_batch(batch, measured.declared)
         bearings = Bearings(
             request_id=call.request_id,
             model_revision=measured.weights,
             processor_revision=measured.processor,
         )
-        self.evidence.fresh(passed, violations, {item.index: item for item in items}, bearings)
-        error = faults.blame(batch.failures, violations, bearings)
+        passed: list[Passed] = []
+        violations: list[Violation] = []
+        for outcome in outcomes:
+            good, bad = check_batch(outcome.batch, measured.declared)
+            self.evidence.take(outcome, good, bad, bearings)
+            passed.append(good)
+            violations += bad
+        await self.recall.keep(outcomes, passed)
+        error = faults.blame([failure for each in outcomes for failure in each.batch.failures], violations, bearings)
         if error is not None:
             raise error
-        return passed
+        return in_order(passed)
 
-    def _measured(self) -> messages.Measured:
+    def _measured(self) -> Measured:
         if self.replica.measured is None:
             raise InternalError("admitted before anything was measured")
         return self.replica.measured
@@ -117,13 +123,3 @@ class Pipeline:
         return wire.Origin(
             request_id=call.request_id, fingerprint=self.replica.fingerprint or "", revision=self.revision
         )
-
-
-def _work(items: Sequence[Medium]) -> Work:
-    return Work(
-        items=tuple(
-            messages.Item(index=item.index, modality=item.modality, blob=blob, expected_tokens=item.expected_tokens)
-            for blob, item in enumerate(items)
-        ),
-        blobs=tuple(item.content for item in items),
-    )

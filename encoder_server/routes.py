@@ -17,6 +17,7 @@ from encoder_server.errors import EncoderServerError, LimitExceededError
 from encoder_server.lifecycle import State
 from encoder_server.media import FORMATS
 from encoder_server.pipeline import Call
+from encoder_server.stream import STREAM, Stream
 
 _NEVER_CACHED = {"Cache-Control": "no-store"}
 
@@ -32,11 +33,12 @@ def add_routes(app: web.Application) -> None:
     app.router.add_get("/metrics", _metrics)
 
 
-async def _encode(request: web.Request) -> web.Response:
+async def _encode(request: web.Request) -> web.StreamResponse:
     requests = request.app[keys.METRICS].requests
+    stream = request[STREAM] = Stream(request)
     code = "internal"
     try:
-        answer = await request.app[keys.PIPELINE].encode(_call(request))
+        answer = await request.app[keys.PIPELINE].encode(_call(request, stream))
         code = "ok"
     except EncoderServerError as error:
         code = error.code
@@ -46,10 +48,12 @@ async def _encode(request: web.Request) -> web.Response:
         raise
     finally:
         requests.labels(code).inc()
+    if stream.opened:
+        return await stream.finish(answer.content_type, answer.body)
     return web.Response(body=answer.body, content_type=answer.content_type)
 
 
-def _call(request: web.Request) -> Call:
+def _call(request: web.Request, stream: Stream) -> Call:
     most = request.app[keys.SETTINGS].limits.max_body_bytes
     length = request.content_length
     if length is not None and length > most:
@@ -59,8 +63,10 @@ def _call(request: web.Request) -> Call:
     return Call(
         request_id=request[keys.REQUEST_ID],
         accept=request.headers.get("Accept"),
+        content_type=request.headers.get("Content-Type"),
         most_bytes=length if plain and length is not None else most,
         read=_reader(request, most),
+        tell=stream.promise,
     )
 
 
@@ -100,7 +106,7 @@ async def _load(request: web.Request) -> web.Response:
         {
             "inFlight": admission.in_flight,
             "inFlightBytes": admission.bytes_in_flight,
-            "queued": engines.queued,
+            "queued": request.app[keys.BATCHER].queued,
             "enginesReady": engines.ready,
             "engines": engines.total,
         }
@@ -124,7 +130,7 @@ async def _readyz(request: web.Request) -> web.Response:
 async def _metrics(request: web.Request) -> web.Response:
     metrics = request.app[keys.METRICS]
     metrics.in_flight.set(request.app[keys.ADMISSION].in_flight)
-    metrics.queued.set(request.app[keys.ENGINES].queued)
+    metrics.queued.set(request.app[keys.BATCHER].queued)
     headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
     return web.Response(body=metrics.render(), headers=headers)
 

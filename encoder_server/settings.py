@@ -42,6 +42,7 @@ class Settings:
 
     `expected_identity` None: nothing to compare with, a passing probe admits. `pod_directory` None: no
     labels or annotations, so never cordoned and no orders. `pod_name` and `pod_uid` are empty outside a pool.
+    `batch_budget` is in pixels; None: as the encoder says. `cache_bytes` 0: no cache.
     """
 
     host: str
@@ -54,3 +55,5 @@ class Settings:
     log_level: str
     limits: Limits
     engines: EngineSettings
+    batch_budget: int | None
+    cache_bytes: int

@@ -16,7 +16,8 @@ from typing import Any
 
 import pydantic
 
-from encoder_server.check import Passed, Rows
+from encoder_server.check import Passed
+from encoder_server.engine.messages import Promise
 from encoder_server.errors import (
     BadRequestError,
     EncoderServerError,
@@ -26,6 +27,7 @@ from encoder_server.errors import (
 
 SAFETENSORS = "application/vnd.safetensors"
 JSON = "application/json"
+MULTIPART = "multipart/mixed"
 _MOST_ITEMS = 1024
 _SAFETENSORS_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
 
@@ -35,6 +37,7 @@ class Form(Enum):
 
     SAFETENSORS = SAFETENSORS
     JSON = JSON
+    MULTIPART = MULTIPART
 
 
 class EncodeItem(pydantic.BaseModel):
@@ -127,9 +130,9 @@ def negotiate(accept: str | None) -> Form:
             continue
         if media_type in ("*/*", "application/*", SAFETENSORS):
             return Form.SAFETENSORS
-        if media_type == JSON:
-            return Form.JSON
-    raise NotAcceptableError(f"Accept must allow {SAFETENSORS} or {JSON}")
+        if media_type in (JSON, MULTIPART):
+            return Form(media_type)
+    raise NotAcceptableError(f"Accept must allow {SAFETENSORS}, {JSON} or {MULTIPART}")
 
 
 def _media_range(text: str) -> tuple[str, float]:
@@ -142,12 +145,19 @@ def _media_range(text: str) -> tuple[str, float]:
 
 
 def render(form: Form, passed: Passed, origin: Origin) -> bytes:
-    """Return the answer's body; `passed` must hold every item of the request, in order."""
+    """Return the answer's body, for the multipart form its second part's.
+
+    `passed` must hold every item of the request, in order.
+    """
     return _render_json(passed, origin) if form is Form.JSON else _render_safetensors(passed, origin)
 
 
-def _item(rows: Rows) -> dict[str, Any]:
-    promise = rows.promise
+def render_promises(promises: Sequence[Promise], origin: Origin) -> bytes:
+    """Return the first part of the multipart form: what each item will become."""
+    return json.dumps(asdict(origin) | {"items": [_item(promise) for promise in promises]}).encode()
+
+
+def _item(promise: Promise) -> dict[str, Any]:
     return {
         "index": promise.index,
         "modality": promise.modality,
@@ -158,7 +168,7 @@ def _item(rows: Rows) -> dict[str, Any]:
 
 def _render_json(passed: Passed, origin: Origin) -> bytes:
     items = [
-        _item(rows)
+        _item(rows.promise)
         | {
             "dtype": rows.dtype,
             "shape": list(rows.shape),
@@ -174,7 +184,7 @@ def _render_safetensors(passed: Passed, origin: Origin) -> bytes:
 
     The library would need an array library that knows bfloat16, and the format is these ten lines.
     """
-    metadata = asdict(origin) | {"items": json.dumps([_item(rows) for rows in passed.rows])}
+    metadata = asdict(origin) | {"items": json.dumps([_item(rows.promise) for rows in passed.rows])}
     head: dict[str, Any] = {"__metadata__": metadata}
     start = 0
     for rows in passed.rows:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 GROUP = "encoder_server.encoders"
 AUTO = "Auto"
 
+# Sixteen pictures of 512x512: small ones gain by a batch, and a larger one would keep its first caller waiting.
+_BATCH_BUDGET = 4 * 2**20
 _ENTRY_BY_MODEL_TYPE = {"qwen2_5_vl_vision": "qwen2_5_vl"}
 _log = logging.getLogger(__name__)
 
@@ -94,7 +96,8 @@ class Description:
     `weights`: hex digest of the tensors before any cast or move (see `encoders.weights`). `processor`: the
     effective settings that can change the output. `classes`: class names by role. `declared`: by modality.
     `together`: whether several items may share one call of `encode`; False where the model cannot say which
-    rows belong to which item.
+    rows belong to which item. `batch_budget`: pixels of media (as their headers say) up to which a batch of
+    several callers' items is faster than one after the other; 0 where it never is.
     """
 
     weights: str
@@ -104,6 +107,7 @@ class Description:
     together: bool
     dtype: str
     device: str
+    batch_budget: int = _BATCH_BUDGET
 
 
 class Encoder(Protocol):

@@ -152,10 +152,16 @@ class Stop:
 
 @validated(frozen=True, kw_only=True)
 class Hello:
-    """Engine to front: loaded, warmed up and probed; this is what was measured."""
+    """Engine to front: loaded, warmed up and probed; this is what was measured.
+
+    `together`: whether items of several callers may share a batch. `batch_budget`: pixels up to which that pays
+    off with this encoder; 0: never.
+    """
 
     kind: Literal["hello"] = "hello"
     measured: Measured
+    together: bool = False
+    batch_budget: int = 0
 
 
 @validated(frozen=True, kw_only=True)

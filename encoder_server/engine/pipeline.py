@@ -84,6 +84,16 @@ class Pipeline:
             _log.exception("the warm-up failed")
         return cls(loaded, max_pixels=max_pixels)
 
+    @property
+    def together(self) -> bool:
+        """Whether several items may share one batch."""
+        return self._description.together
+
+    @property
+    def batch_budget(self) -> int:
+        """Pixels up to which sharing a batch pays off; 0: never."""
+        return self._description.batch_budget
+
     def prepare(self, media: Sequence[Medium]) -> Prepared:
         """Decode, preprocess and promise; every item is among the promises or the failures."""
         return self._prepare(media, self._max_pixels)

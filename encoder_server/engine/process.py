@@ -51,7 +51,7 @@ def run(sock: socket.socket, load: Callable[[], Pipeline], *, threads: int) -> i
         _log.error("refused: %s", refusal)
         return _say(sock, Refused(detail=str(refusal)), REFUSED)
     try:
-        send(sock, Hello(measured=measured))
+        send(sock, Hello(measured=measured, together=pipeline.together, batch_budget=pipeline.batch_budget))
         while _serve(sock, pipeline, receive(sock)):
             pass
     except ConnectionLostError:

@@ -7,6 +7,9 @@ The checkpoint is a directory with `script.json`:
     refuse      a sentence: Refused instead of Hello
     golden      result of the golden probe (default ok)
     sizes       {"WIDTHxHEIGHT": action} for pictures of that size
+    hello       more fields of its Hello
+
+It writes the sizes of each batch that it is given as a line of the file `batches`.
 
 Actions: short, surplus (rows), wide, half (dtype), nan, layout, bad, stray, missing, die, hang,
 die-once (leaves a mark file), crash-late (after the promise), and gate (opens the pipe `gate` to read, so that
@@ -100,7 +103,7 @@ class Engine:
         if "refuse" in self.script:
             send(self.sock, "refused", {"detail": self.script["refuse"]})
             return
-        send(self.sock, "hello", {"measured": self.measured()})
+        send(self.sock, "hello", {"measured": self.measured(), **self.script.get("hello", {})})
         while True:
             message, blobs = receive(self.sock)
             match message["kind"]:
@@ -150,11 +153,13 @@ class Engine:
         }
 
     def encode(self, batch: int, items: list[Fields], blobs: list[bytes]) -> None:
+        sizes = [size_of(blobs[item["blob"]]) for item in items]
+        with open(self.model / "batches", "a") as log:
+            log.write(" ".join(f"{width}x{height}" for width, height in sizes) + "\n")
         actions: dict[int, str] = {}
         promises: list[Fields] = []
         early: list[Fields] = []
-        for item in items:
-            width, height = size_of(blobs[item["blob"]])
+        for item, (width, height) in zip(items, sizes, strict=True):
             actions[item["index"]] = action = self.script.get("sizes", {}).get(f"{width}x{height}", "good")
             promised = promise(item["index"], width, height)
             self.before_promise(action)

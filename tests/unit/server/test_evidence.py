@@ -2,7 +2,8 @@
 
 import pytest
 
-from encoder_server.check import Passed, Result, Violation
+from encoder_server.check import Batch, Passed, Result, Violation
+from encoder_server.encoding import Outcome
 from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
 from encoder_server.media import Medium
@@ -31,8 +32,10 @@ def evidence(metrics: Metrics) -> Evidence:
     return Evidence(metrics, lambda: "2026-11-30T12:00:00.000000Z")
 
 
-def take(evidence: Evidence, medium: Medium, violation: Violation) -> None:
-    evidence.fresh(Passed(rows=()), [violation], {0: medium}, BEARINGS)
+def take(evidence: Evidence, medium: Medium, violation: Violation, *, fresh: bool = True) -> None:
+    batch = Batch(asked={0: "image"}, promises=(), outputs=(), blobs=(), failures=())
+    outcome = Outcome(medium=medium, key=None, batch=batch, fresh=fresh)
+    evidence.take(outcome, Passed(rows=()), [violation], BEARINGS)
 
 
 def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -59,3 +62,11 @@ def test_recent_violations_are_distinct_newest_first_and_at_most_eight(evidence:
     for width in (*range(1, 11), 5):
         take(evidence, medium("a", width), violation())
     assert [entry["width"] for entry in evidence.recent] == [5, 10, 9, 8, 7, 6, 4, 3]
+
+
+def test_who_shares_a_failed_item_adds_no_evidence(metrics: Metrics, evidence: Evidence) -> None:
+    take(evidence, medium("a"), violation(), fresh=False)
+    assert (sample(metrics, "encoder_mismatched_media_total"), evidence.recent) == (0, [])
+    labels = {"modality": "image", "result": "count"}
+    assert sample(metrics, "encoder_token_checks_total", source="fresh", **labels) == 0
+    assert sample(metrics, "encoder_token_checks_total", source="cached", **labels) == 1

@@ -1,0 +1,148 @@
+"""The batcher: what waits for an engine, and which of it goes next.
+
+Place: between the pipeline (and ordered probes), which submit, and `engines`, which take. There is no time
+window: an engine that is free takes what has come until then. Must never: lose a job without a word, let one
+caller's items keep another's waiting without end, or run a batch again that killed an engine but item by item.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+
+from encoder_server.batch import Batch, ItemBatch, Job, ProbeBatch
+from encoder_server.engine import messages
+from encoder_server.errors import EncoderServerError, EngineLostError
+from encoder_server.metrics import Metrics
+from encoder_server.packing import pack
+
+_LOG = logging.getLogger(__name__)
+_MOST_LOSSES = 2
+# Below this a picture costs what its file, its decoding and its place in the batch cost, and processors enlarge it.
+_LEAST_COST = 64 * 64
+
+
+def cost(job: Job) -> int:
+    """Return what a job costs: pixels, as its header says."""
+    return max(_LEAST_COST, job.medium.width * job.medium.height)
+
+
+class Batcher:
+    """The queue before all engines. `budget` (pixels) is what a batch may cost; None: as the encoder says."""
+
+    def __init__(self, budget: int | None, metrics: Metrics) -> None:
+        self._asked = budget
+        self._budget: int | None = None
+        self._metrics = metrics
+        self._first: deque[Batch] = deque()
+        self._turns: deque[deque[Job]] = deque()
+        self._takers: deque[asyncio.Future[None]] = deque()
+
+    def suit(self, hello: messages.Hello) -> None:
+        """Fit the batches to the encoder that an engine has loaded.
+
+        Where items of several callers must not, or need not, share a batch, each request is one.
+        """
+        budget = self._asked or hello.batch_budget
+        self._budget = budget if hello.together and budget else None
+
+    @property
+    def queued(self) -> int:
+        """How many requests and probes wait for an engine."""
+        return sum(batch.wanted for batch in self._first) + sum(any(job.wanted for job in turn) for turn in self._turns)
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Queue one caller's jobs."""
+        if jobs:
+            self._turns.append(deque(jobs))
+            self._wake()
+
+    def probe(self, sizes: Sequence[messages.Size]) -> ProbeBatch:
+        """Queue a probe before everything else."""
+        batch = ProbeBatch(sizes)
+        self._first.appendleft(batch)
+        self._wake()
+        return batch
+
+    async def take(self, lost: asyncio.Future[None]) -> Batch:
+        """Return the next batch; raises ConnectionLostError when the engine behind `lost` goes first."""
+        while True:
+            batch = None if lost.done() else self._next()
+            if batch is not None:
+                return batch
+            taker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._takers.append(taker)
+            try:
+                await asyncio.wait({taker, lost}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if not taker.done():
+                    self._takers.remove(taker)
+            if lost.done():
+                if taker.done():
+                    self._wake()  # The call was for a batch that this engine cannot take any more.
+                raise messages.ConnectionLostError
+
+    def _wake(self) -> None:
+        while self._takers:
+            taker = self._takers.popleft()
+            if not taker.done():
+                taker.set_result(None)
+                return
+
+    def _next(self) -> Batch | None:
+        while self._first:
+            batch = self._first.popleft()
+            if batch.wanted:
+                return batch
+        turns = [turn for turn in (deque(job for job in turn if job.wanted) for turn in self._turns) if turn]
+        self._turns.clear()
+        if not turns:
+            return None
+        costs = [[cost(job) for job in turn] for turn in turns]
+        counts = [len(turns[0])] if self._budget is None else list(pack(costs, self._budget))
+        counts += [0] * (len(turns) - len(counts))
+        jobs = [turn.popleft() for turn, count in zip(turns, counts, strict=True) for _ in range(count)]
+        # What is left of a caller who had a turn goes behind those who had none.
+        self._turns.extend(turn for turn, count in zip(turns, counts, strict=True) if turn and not count)
+        self._turns.extend(turn for turn, count in zip(turns, counts, strict=True) if turn and count)
+        self._metrics.batch_cost.observe(sum(map(cost, jobs)))
+        self._metrics.batch_items.observe(len(jobs))
+        return ItemBatch(jobs, shared=sum(count > 0 for count in counts) > 1)
+
+    def finish(self, batch: Batch, received: messages.Received) -> None:
+        """Hand an engine's answer over, or have the jobs run alone where it cannot be told whose it is."""
+        if not batch.finish(received):
+            _LOG.error("batch_has_stray_rows")
+            self._run_alone(batch)
+
+    def lose(self, batch: Batch) -> None:
+        """Hear that an engine was lost with `batch`: each of its jobs is tried alone, once."""
+        holders: Sequence[Job | ProbeBatch] = batch.jobs if isinstance(batch, ItemBatch) else (batch,)
+        for holder in holders:
+            holder.losses += 1
+            if holder.losses >= _MOST_LOSSES:
+                holder.fail(EngineLostError("the engine was lost with this request, and so was the next one"))
+        self._run_alone(batch)
+
+    def give_up(self, batch: Batch) -> None:
+        """Hear that an engine was stuck in `batch`: one of several callers' has time left to try each alone."""
+        if batch.shared:
+            self.lose(batch)
+        else:
+            batch.fail(EngineLostError("the engine was stuck and is started again"))
+
+    def _run_alone(self, batch: Batch) -> None:
+        if isinstance(batch, ItemBatch):
+            again: list[Batch] = [ItemBatch([job], shared=False) for job in batch.jobs]
+        else:
+            again = [batch]
+        self._first.extendleft(reversed([each for each in again if each.wanted]))
+        for _ in again:
+            self._wake()
+
+    def close(self, error: EncoderServerError) -> None:
+        """Fail all that waits."""
+        for batch in (*self._first, *(ItemBatch(turn, shared=False) for turn in self._turns)):
+            batch.fail(error)

@@ -1,0 +1,141 @@
+"""An encoding: one request's items on their way, some recalled, the others waited for.
+
+Place: made by `recall`, followed by the pipeline: first `promised`, then `finished`.
+Must never: cancel a computation that others may wait for, or change a promise that it gave out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TypeVar
+
+from encoder_server.batch import Done, Job
+from encoder_server.check import Batch, Passed
+from encoder_server.engine.messages import Failure, Promise
+from encoder_server.media import Medium
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """An item that was recalled, with its rows: they passed the check again."""
+
+    medium: Medium
+    passed: Passed
+
+    @property
+    def promise(self) -> Promise:
+        """What the rows were promised to be when they were encoded."""
+        return self.passed.rows[0].promise
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Say so where the caller expects another count, in the words of an engine."""
+        expected, promise = self.medium.expected_tokens, self.promise
+        if expected in (None, promise.tokens):
+            return ()
+        failure = Failure(
+            index=promise.index,
+            modality=promise.modality,
+            code="promise_mismatch",
+            detail=f"expected {expected} tokens, the processor makes {promise.tokens}",
+            promised=promise.tokens,
+            grid=promise.grid,
+        )
+        return (failure,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """An item that is computed; `key` is under what others find the computation and its rows."""
+
+    medium: Medium
+    key: str | None
+    job: Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of one item, as the check takes it. `fresh`: nobody else has taken it in evidence."""
+
+    medium: Medium
+    key: str | None
+    batch: Batch
+    fresh: bool
+
+
+class Encoding:
+    """The items of one request. Leaving it (a context manager) leaves what nobody else waits for undone."""
+
+    def __init__(
+        self, *, hits: Mapping[int, Hit], pending: Sequence[Pending], leave: Callable[[str | None, Job], None]
+    ) -> None:
+        self._hits = hits
+        self._pending = pending
+        self._leave = leave
+
+    def __enter__(self) -> Encoding:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for item in self._pending:
+            self._leave(item.key, item.job)
+
+    @property
+    def recalled(self) -> tuple[Passed, ...]:
+        """The rows that need not be computed."""
+        return tuple(hit.passed for hit in self._hits.values())
+
+    async def promised(self) -> tuple[tuple[Promise, ...], tuple[Outcome, ...]]:
+        """Wait until every item has its promise; return them in order, and what came of items that got none."""
+        await _all({item.job.promised for item in self._pending})
+        promises = [hit.promise for hit in self._hits.values()]
+        without = [_mistaken(hit) for hit in self._hits.values() if hit.failures]
+        for item in self._pending:
+            told = item.job.promised.result()
+            if told.failures or len(told.promises) != 1:
+                without.append(_outcome(item, Done()))
+            else:
+                promises.append(replace(told.promises[0], index=item.medium.index))
+        return tuple(sorted(promises, key=lambda promise: promise.index)), tuple(without)
+
+    async def finished(self) -> tuple[Outcome, ...]:
+        """Wait for every computation; the first that ends in an error ends the wait with it."""
+        await _all({item.job.finished for item in self._pending})
+        return tuple(_outcome(item, item.job.finished.result()) for item in self._pending)
+
+
+async def _all(futures: set[asyncio.Future[T]]) -> None:
+    """Wait for all, or for the first error. Not by awaiting them: who is cancelled there cancels them for all."""
+    if futures:
+        done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+
+
+def _mistaken(hit: Hit) -> Outcome:
+    medium = hit.medium
+    batch = Batch(asked={medium.index: medium.modality}, promises=(), outputs=(), blobs=(), failures=hit.failures)
+    return Outcome(medium=medium, key=None, batch=batch, fresh=False)
+
+
+def _outcome(item: Pending, done: Done) -> Outcome:
+    index, told = item.medium.index, item.job.promised.result()
+    failures = told.failures or done.failures
+    batch = Batch(
+        asked={index: item.medium.modality},
+        promises=tuple(replace(promise, index=index) for promise in told.promises),
+        outputs=(
+            *(replace(output, index=index) for output in done.outputs),
+            *(replace(stray, index=-1) for stray in done.strays),
+        ),
+        blobs=done.blobs,
+        failures=tuple(replace(failure, index=index) for failure in failures),
+    )
+    return Outcome(medium=item.medium, key=item.key, batch=batch, fresh=item.job.claim())

@@ -1,0 +1,52 @@
+"""Flights: one computation at a time for each key, whoever waits for it.
+
+Place: between `recall`, which boards what the cache did not have, and the batcher. A job belongs to all who
+wait for it: one who leaves takes nothing from the others, and it is dropped when the last has left.
+Must never: let a failure be joined by those who come later, or compute one key twice at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from encoder_server.batch import Job
+from encoder_server.batcher import Batcher
+from encoder_server.media import Medium
+
+Key = tuple[str, int | None]
+"""A cache key with the caller's own count: the engine compares it, so that only equal ones can share."""
+
+
+class Flights:
+    """The jobs under way."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self._batcher = batcher
+        self._jobs: dict[Key, Job] = {}
+
+    def board(self, media: Sequence[tuple[str | None, Medium]]) -> tuple[list[Job], int]:
+        """Return a job for each medium, in order, and how many of them were under way already.
+
+        The new ones are queued as one caller's. A medium with no key is computed for itself.
+        """
+        jobs: list[Job] = []
+        new: list[Job] = []
+        for key, medium in media:
+            at = None if key is None else (key, medium.expected_tokens)
+            job = None if at is None else self._jobs.get(at)
+            if job is None or job.failed:
+                job = Job(medium)
+                new.append(job)
+                if at is not None:
+                    self._jobs[at] = job
+            job.waiting += 1
+            jobs.append(job)
+        self._batcher.submit(new)
+        return jobs, len(jobs) - len(new)
+
+    def leave(self, key: str | None, job: Job) -> None:
+        """Hear that one who waited has what it wanted, or does not want it any more."""
+        job.waiting -= 1
+        at = None if key is None else (key, job.medium.expected_tokens)
+        if job.waiting == 0 and at is not None and self._jobs.get(at) is job:
+            del self._jobs[at]

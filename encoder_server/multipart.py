@@ -1,0 +1,92 @@
+"""Multipart: media that come as the parts of a form, and an answer that goes in two parts.
+
+Place: beside `wire`; `tests/contract/wire.json` fixes the names. Pure.
+Must never: keep a file's name, look for more parts than a request may have, or put a caller's text in an error.
+"""
+
+from __future__ import annotations
+
+import email
+import email.message
+from dataclasses import dataclass
+
+from encoder_server.errors import BadRequestError, LimitExceededError
+
+FORM = "multipart/form-data"
+ITEM = "item"
+EXPECTED_TOKENS = "Expected-Tokens"
+_LONGEST_HEAD = 4096
+_LONGEST_BOUNDARY = 70
+_PLAIN_ENCODINGS = ("", "7bit", "8bit", "binary")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One medium of a form: its bytes, and its modality: the main type of its Content-Type."""
+
+    modality: str
+    content: bytes
+    expected_tokens: int | None
+
+
+def is_form(content_type: str | None) -> bool:
+    """Return whether a body of this type holds a form."""
+    return content_type is not None and content_type.split(";")[0].strip().lower() == FORM
+
+
+def read_form(content_type: str, body: bytes, max_items: int) -> list[Part]:
+    """Return the media in a form's body.
+
+    Raises BadRequestError that names the part, or LimitExceededError for more than `max_items` of them.
+    """
+    stated = email.message.Message()
+    stated["Content-Type"] = content_type.replace("\r", " ").replace("\n", " ")
+    boundary = stated.get_boundary("")
+    if not 0 < len(boundary) <= _LONGEST_BOUNDARY or not boundary.isascii():
+        raise BadRequestError("body: the form's Content-Type states no boundary")
+    # One piece before the first delimiter, one for each item, and what is behind the last.
+    pieces = (b"\r\n" + body).split(b"\r\n--" + boundary.encode(), max_items + 1)
+    parts, end = pieces[1:-1], pieces[-1]
+    if len(pieces) == 1 or not end.startswith(b"--"):
+        if len(pieces) == max_items + 2:
+            raise LimitExceededError(f"items: more than {max_items} items; the limit is {max_items}")
+        raise BadRequestError("body: the form has no end")
+    if not parts:
+        raise BadRequestError("items must not be empty")
+    return [_part(piece, f"items[{index}]") for index, piece in enumerate(parts)]
+
+
+def _part(piece: bytes, place: str) -> Part:
+    head, blank, content = piece.partition(b"\r\n\r\n")
+    if not blank or len(head) > _LONGEST_HEAD:
+        raise BadRequestError(f"{place}: the part has no end of its headers, or too many")
+    headers = email.message_from_bytes(head.lstrip() + b"\r\n\r\n")
+    if headers.get_param("name", header="content-disposition") != ITEM:
+        raise BadRequestError(f"{place}: the part must be named {ITEM}")
+    if "content-type" not in headers:
+        raise BadRequestError(f"{place}: the part needs a Content-Type; its main type is the modality")
+    if str(headers.get("content-transfer-encoding", "")).strip().lower() not in _PLAIN_ENCODINGS:
+        raise BadRequestError(f"{place}: the part must hold the medium's own bytes, not an encoding of them")
+    return Part(modality=headers.get_content_maintype(), content=content, expected_tokens=_tokens(headers, place))
+
+
+def _tokens(headers: email.message.Message, place: str) -> int | None:
+    text = headers.get(EXPECTED_TOKENS)
+    if text is None:
+        return None
+    digits = str(text).strip()
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 10 and int(digits) < 2**31):
+        raise BadRequestError(f"{place}.expected_tokens must be a whole number")
+    return int(digits)
+
+
+def render_part(boundary: str, content_type: str, body: bytes, status: int | None = None) -> bytes:
+    """Return one part of an answer; `status` is what the answer's would have been, where the part is an error."""
+    stated = "" if status is None else f"X-Status: {status}\r\n"
+    head = f"--{boundary}\r\nContent-Type: {content_type}\r\n{stated}Content-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body + b"\r\n"
+
+
+def render_end(boundary: str) -> bytes:
+    """Return what follows the last part."""
+    return f"--{boundary}--\r\n".encode()

@@ -1,0 +1,47 @@
+"""A stream: an answer whose first part, the promises, is sent before the model runs.
+
+Place: opened by `routes` when the pipeline has the promises; ended with the rows, or by `app` with the error.
+Must never: be opened before the request was validated, or be left without its second part.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from aiohttp import web
+
+from encoder_server import keys, wire
+from encoder_server.lifecycle import State
+from encoder_server.multipart import render_end, render_part
+
+
+class Stream:
+    """The two-part answer to one request."""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self._boundary = uuid.uuid4().hex
+        content_type = f'{wire.MULTIPART}; boundary="{self._boundary}"'
+        self.response = web.StreamResponse(headers={"Content-Type": content_type})
+
+    @property
+    def opened(self) -> bool:
+        """Whether the first part is on its way: the answer's status is 200 whatever comes."""
+        return self.response.prepared
+
+    async def promise(self, promises: bytes) -> None:
+        """Send the first part."""
+        self.response.headers[keys.REQUEST_ID_HEADER] = self._request[keys.REQUEST_ID]
+        if self._request.app[keys.REPLICA].standing.state is not State.READY:
+            self.response.force_close()
+        await self.response.prepare(self._request)
+        await self.response.write(render_part(self._boundary, wire.JSON, promises))
+
+    async def finish(self, content_type: str, body: bytes, status: int | None = None) -> web.StreamResponse:
+        """Send the second part; `status` is that of an error."""
+        await self.response.write(render_part(self._boundary, content_type, body, status))
+        await self.response.write(render_end(self._boundary))
+        return self.response
+
+
+STREAM = web.RequestKey("stream", Stream)
