@@ -29,7 +29,8 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """One live revision: its hash, its role, what is expected of it (None: not learned yet), since when."""
+    """One live revision: its hash, its role, what is expected of it (None: not learned yet), since when.
+    `pinned`: that came from the spec, and no replica need ever have measured it."""
 
     hash: str
     role: Role
@@ -37,6 +38,7 @@ class Revision:
     distinct_identities: int
     reason: str
     since: str
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 from encoder_operator import names, vocabulary
 from encoder_operator.conditions import conditions, serves, with_transitions
 from encoder_operator.observation import Observation, Replica
-from encoder_operator.spec import EncoderPool
+from encoder_operator.spec import EncoderPool, IdentityPolicy
 from encoder_operator.standing import Revision, Role, Standing
 from encoder_operator.timestamps import to_text
 from encoder_operator.verdict import Judgement, Result
@@ -81,6 +81,7 @@ def _revision(revision: Revision) -> JsonObject:
     }
     if revision.expected is not None:
         made["fingerprint"] = revision.expected.fingerprint
+        made["identityPolicy"] = (IdentityPolicy.PINNED if revision.pinned else IdentityPolicy.LEARN).value
         if revision.expected.signature is not None:
             made["signature"] = revision.expected.signature
     return made

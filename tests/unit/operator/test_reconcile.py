@@ -207,6 +207,37 @@ async def test_teachers_that_disagree_teach_nothing() -> None:
     assert world.condition()["reason"] == "FingerprintDrift"
 
 
+@pytest.mark.parametrize("kill_at", [0, *range(1, 8)])
+async def test_a_wrong_pin_that_is_taken_back_is_not_kept_as_if_learned(kill_at: int) -> None:
+    world = await a_ready_pool()
+    assert world.pool is not None
+    identity = world.pool["spec"]["model"]["identity"]
+    identity |= {"policy": "Pinned", "pinned": {"fingerprint": OTHER_FINGERPRINT}}
+    await world.passes(3)
+    assert world.condition()["reason"] == "RevisionFault"
+    assert world.pool["status"]["heldReplicas"] == 3
+    identity["policy"] = "Learn"
+    del identity["pinned"]
+    await world.passes_with_a_kill(6, kill_at, after_write=True)
+    assert world.pool["status"]["fingerprint"] == FINGERPRINT
+    assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
+
+
+async def test_a_right_pin_that_is_taken_back_is_kept_though_most_have_drifted() -> None:
+    world = await a_ready_pool()
+    assert world.pool is not None
+    identity = world.pool["spec"]["model"]["identity"]
+    identity |= {"policy": "Pinned", "pinned": {"fingerprint": FINGERPRINT}}
+    for index in (0, 1):
+        world.server(index).fingerprint = OTHER_FINGERPRINT
+    await world.passes(3)
+    identity["policy"] = "Learn"
+    del identity["pinned"]
+    await world.passes(4)
+    assert world.pool["status"]["fingerprint"] == FINGERPRINT
+    assert world.condition()["reason"] == "ReferenceSuspect"
+
+
 async def test_an_invalid_spec_is_told_with_its_field() -> None:
     world = await a_ready_pool()
     assert world.pool is not None
