@@ -92,7 +92,7 @@ def _the_teachers(case: Case, own: Mapping[str, Verdict]) -> Attribution | None:
     if found.disagreement is None:
         return None
     message = f"nothing is learned: {found.disagreement}"
-    learning = [each for each in case.peers if own[each.name].reason == vocabulary.LEARNING]
+    learning = [each for each in case.peers if own[each.name].reason == vocabulary.LEARNING and _is_measured(each)]
     return _blame(case, own, learning, Scope.REFERENCE, vocabulary.REFERENCE_SUSPECT, message)
 
 
