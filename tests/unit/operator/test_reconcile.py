@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from encoder_operator import vocabulary
-from encoder_operator.cluster import ChildKind
-from encoder_operator.errors import InvalidSpecError
+from encoder_operator.cluster import ChildKind, JsonObject
+from encoder_operator.errors import ForeignObjectError, InvalidSpecError
 from encoder_operator.reconcile import reconcile
 from tests.support.memory_world import MemoryWorld
 from tests.support.replicas import FINGERPRINT, OTHER_FINGERPRINT
@@ -189,6 +191,31 @@ async def test_a_lost_status_is_adopted_from_the_children_and_nothing_is_relearn
     await world.passes(2)
     assert world.pool["status"]["fingerprint"] == FINGERPRINT
     assert world.condition()["reason"] == "ReferenceSuspect"
+
+
+async def test_a_pool_made_anew_adopts_nothing_of_the_one_before_it() -> None:
+    """Its checkpoint may be another by now, and what was learned of the old one would hold every replica."""
+    world = await a_ready_pool()
+    assert world.pool is not None
+    del world.pool["status"]
+    world.pool["metadata"]["uid"] = "another"
+    for server in world.servers.values():
+        server.fingerprint = OTHER_FINGERPRINT
+    with pytest.raises(ForeignObjectError):
+        await world.passes(1)
+    assert world.condition()["reason"] == "InvalidSpec"
+    config_map = copy.deepcopy(world.objects[ChildKind.CONFIG_MAP, "vision-identities"])
+    read = world.get_config_map
+
+    async def read_just_before_it_goes(namespace: str, name: str) -> JsonObject | None:
+        world.get_config_map = read  # type: ignore[method-assign]
+        world.objects.clear()
+        return config_map
+
+    world.get_config_map = read_just_before_it_goes  # type: ignore[method-assign]
+    await world.passes(6)
+    assert world.pool["status"]["fingerprint"] == OTHER_FINGERPRINT
+    assert world.condition()["reason"] == "AsExpected"
 
 
 async def test_teachers_that_disagree_teach_nothing() -> None:
