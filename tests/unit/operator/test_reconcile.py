@@ -8,7 +8,7 @@ import pytest
 
 from encoder_operator import vocabulary
 from encoder_operator.cluster import ChildKind, JsonObject
-from encoder_operator.errors import ForeignObjectError, InvalidSpecError
+from encoder_operator.errors import ForbiddenError, ForeignObjectError, InvalidSpecError
 from encoder_operator.reconcile import reconcile
 from tests.support.memory_world import MemoryWorld
 from tests.support.replicas import FINGERPRINT, OTHER_FINGERPRINT
@@ -276,6 +276,19 @@ async def test_an_invalid_spec_is_told_with_its_field() -> None:
     assert "spec.replicas" in world.condition()["message"]
     assert world.pool["status"]["observedGeneration"] == 2
     assert len(world.pod_objects) == 3
+
+
+async def test_what_a_quota_forbids_is_told() -> None:
+    world = MemoryWorld()
+
+    async def refuse(manifest: JsonObject) -> JsonObject:
+        raise ForbiddenError(403, 'services "vision" is forbidden: exceeded quota')
+
+    world.apply_child = refuse  # type: ignore[method-assign]
+    with pytest.raises(ForbiddenError):
+        await world.passes(1)
+    assert (world.condition()["status"], world.condition()["reason"]) == ("False", "DeadlineExceeded")
+    assert "exceeded quota" in world.condition()["message"]
 
 
 async def test_a_deleted_pool_needs_no_further_look() -> None:
