@@ -11,7 +11,7 @@ from typing import Any
 
 from encoder_operator import names, vocabulary
 from encoder_operator.conditions import conditions, serves, with_transitions
-from encoder_operator.observation import Observation, Replica
+from encoder_operator.observation import CordonState, Observation, Replica
 from encoder_operator.spec import EncoderPool, IdentityPolicy
 from encoder_operator.standing import Revision, Role, Standing
 from encoder_operator.timestamps import to_text
@@ -89,7 +89,7 @@ def _revision(revision: Revision) -> JsonObject:
 
 def _cordoned(replica: Replica) -> JsonObject:
     record = replica.cordon
-    if record is None:
+    if record is None or record.state is CordonState.RELEASED:
         return {"name": replica.name, "message": f"label {vocabulary.LABEL_SERVING} was set by a person"}
     return {
         "name": replica.name,

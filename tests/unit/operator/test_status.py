@@ -12,7 +12,7 @@ import pytest
 
 from encoder_operator import vocabulary
 from encoder_operator.judge import judge
-from encoder_operator.observation import Identity, Observation, Obstacle, Replica, Workload
+from encoder_operator.observation import CordonState, Identity, Observation, Obstacle, Replica, Workload
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Role
 from encoder_operator.status import refused, status
@@ -224,6 +224,12 @@ def test_a_cordoned_replica_that_does_not_come_up_says_why() -> None:
         ready = condition(told(observed(three(victim))), "Ready")
         assert ready["reason"] == "TokenMismatch"
         assert "CrashLoopBackOff" in ready["message"] or "no vision tower" in ready["message"]
+
+
+def test_a_persons_cordon_is_not_told_with_an_old_record_of_ours() -> None:
+    before = a_record(state=CordonState.RELEASED, released_at=NOW - 100)
+    found = told(observed(three(a_replica(serving=False, ready=False, cordon=before))))
+    assert found["cordoned"] == [{"name": "a", "message": "label encoderpool.io/serving was set by a person"}]
 
 
 def test_a_refused_spec_keeps_what_is_known() -> None:
