@@ -24,6 +24,8 @@ JUDGED_SOURCE = "fresh"
 # A baseline lies before the window: this much more is asked for.
 _LOOK_BACK_SECONDS = 60
 _PODS_IN_ONE_QUERY = 50
+# A replica that runs for so long is known to a Prometheus that was told of it.
+_SCRAPED_BY_SECONDS = 120
 _LARGEST_ANSWER = 16 * 1024 * 1024
 _TIMEOUT = aiohttp.ClientTimeout(total=10.0, connect=3.0)
 
@@ -94,6 +96,8 @@ async def evidence(
         found = await counters.samples(namespace, names, window_seconds + _LOOK_BACK_SECONDS, now)
     except EvidenceError as error:
         return {}, str(error)
+    if not found and any(now - (each.container_started_at or now) > _SCRAPED_BY_SECONDS for each in started):
+        return {}, f"Prometheus has no {CHECKS} of these pods: is it to scrape them, with labels namespace and pod?"
     read: dict[str, Counts | None] = {}
     for replica in started:
         bounds = _bounds(replica, now - window_seconds)
