@@ -20,7 +20,7 @@ from aiohttp.typedefs import Handler
 
 from encoder_server import errors, keys, wire
 from encoder_server.admission import Admission
-from encoder_server.connections import Connections
+from encoder_server.connections import Connections, Runner
 from encoder_server.engines import Engines
 from encoder_server.evidence import Evidence
 from encoder_server.lifecycle import State
@@ -105,9 +105,20 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         answer.headers[_REQUEST_ID] = request[keys.REQUEST_ID]
         if request.app[keys.REPLICA].standing.state is not State.READY:
             answer.force_close()
-        await answer.prepare(request)
-        await answer.write_eof()
+        await _write(request, answer)
         return answer
+
+
+async def _write(request: web.Request, answer: web.StreamResponse) -> None:
+    """Write the answer; who does not read it within a request's time is cut off, for it is held until then."""
+    try:
+        async with asyncio.timeout(request.app[keys.SETTINGS].limits.deadline_seconds):
+            await answer.prepare(request)
+            await answer.write_eof()
+    except TimeoutError:
+        _LOG.warning("answer_not_read", extra={"request_id": request[keys.REQUEST_ID]})
+        if request.transport is not None:
+            request.transport.abort()
 
 
 async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -123,8 +134,6 @@ async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
         return answer
     except web.HTTPException as refused:
         return _render(request, errors.BadRequestError(f"the request cannot be read ({refused.status})"))
-    except (web.RequestPayloadError, ConnectionError):
-        return _render(request, errors.BadRequestError("body: ended before its end"))
     except Exception:
         _LOG.exception("request_crashed", extra={"request_id": request[keys.REQUEST_ID]})
         return _render(request, errors.InternalError("an internal fault; the log has more"))
@@ -156,7 +165,7 @@ async def start(app: web.Application) -> web.AppRunner:
 
     A handler is cancelled when its caller leaves, so that its place is free.
     """
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_WRITE_SECONDS)
+    runner = Runner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_WRITE_SECONDS)
     await runner.setup()
     return runner
 

@@ -13,7 +13,7 @@ import orjson
 from aiohttp import web
 
 from encoder_server import keys
-from encoder_server.errors import EncoderServerError, LimitExceededError
+from encoder_server.errors import BadRequestError, EncoderServerError, LimitExceededError
 from encoder_server.lifecycle import State
 from encoder_server.media import FORMATS
 from encoder_server.pipeline import Call
@@ -70,6 +70,8 @@ def _reader(request: web.Request, most: int) -> Callable[[], Awaitable[bytes]]:
             return await request.read()
         except web.HTTPRequestEntityTooLarge:
             raise LimitExceededError(f"body: more than {most} bytes; the limit is {most}") from None
+        except (web.RequestPayloadError, ConnectionError):
+            raise BadRequestError("body: ended before its end, or is not encoded as its headers say") from None
 
     return read
 
