@@ -30,7 +30,8 @@ class Expected:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
     """One live revision: its hash, its role, what is expected of it (None: not learned yet), since when.
-    `pinned`: that came from the spec, and no replica need ever have measured it."""
+    `pinned`: that came from the spec, and no replica need ever have measured it. `unchecked`: its replicas serve
+    under policy Off, and were they told to wait for what is to be learned from them, all would stop serving."""
 
     hash: str
     role: Role
@@ -39,6 +40,7 @@ class Revision:
     reason: str
     since: str
     pinned: bool = False
+    unchecked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

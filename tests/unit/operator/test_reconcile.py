@@ -235,6 +235,23 @@ async def test_teachers_that_disagree_teach_nothing() -> None:
 
 
 @pytest.mark.parametrize("kill_at", [0, *range(1, 8)])
+async def test_from_off_to_learn_nobody_stops_serving(kill_at: int) -> None:
+    world = MemoryWorld()
+    assert world.pool is not None
+    identity = world.pool["spec"]["model"]["identity"]
+    identity["policy"] = "Off"
+    await world.passes(4)
+    assert world.pool["status"]["servingReplicas"] == 3
+    identity["policy"] = "Learn"
+    for _ in range(8):
+        await world.passes_with_a_kill(1, kill_at, after_write=True)
+        assert world.pool["status"]["servingReplicas"] == 3
+        assert all(pod["status"]["conditions"][0]["status"] == "True" for pod in world.pod_objects.values())
+    assert world.pool["status"]["fingerprint"] == FINGERPRINT
+    assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
+
+
+@pytest.mark.parametrize("kill_at", [0, *range(1, 8)])
 async def test_a_wrong_pin_that_is_taken_back_is_not_kept_as_if_learned(kill_at: int) -> None:
     world = await a_ready_pool()
     assert world.pool is not None
