@@ -58,7 +58,7 @@ def _call(request: web.Request) -> Call:
     plain = length is not None and "Content-Encoding" not in request.headers
     return Call(
         request_id=request[keys.REQUEST_ID],
-        accept=request.headers.get("Accept"),
+        accept=", ".join(request.headers.getall("Accept", ())),
         most_bytes=length if plain and length is not None else most,
         read=_reader(request, most),
     )

@@ -27,6 +27,7 @@ from encoder_server.errors import (
 SAFETENSORS = "application/vnd.safetensors"
 JSON = "application/json"
 _MOST_ITEMS = 1024
+_QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 _SAFETENSORS_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
 
 
@@ -122,23 +123,19 @@ def negotiate(accept: str | None) -> Form:
     if accept is None or not accept.strip():
         return Form.SAFETENSORS
     ranges = [_media_range(part) for part in accept.split(",")]
+    refused = {media_type for media_type, quality in ranges if quality == 0}
     for media_type, quality in sorted(ranges, key=lambda entry: -entry[1]):
-        if quality <= 0:
-            continue
-        if media_type in ("*/*", "application/*", SAFETENSORS):
-            return Form.SAFETENSORS
-        if media_type == JSON:
-            return Form.JSON
+        for form in Form:
+            asked_for = media_type in ("*/*", "application/*", form.value)
+            if quality > 0 and asked_for and form.value not in refused:
+                return form
     raise NotAcceptableError(f"Accept must allow {SAFETENSORS} or {JSON}")
 
 
 def _media_range(text: str) -> tuple[str, float]:
     media_type, *parameters = (part.strip().lower() for part in text.split(";"))
     quality = next((part[2:] for part in parameters if part.startswith("q=")), "1")
-    try:
-        return media_type, float(quality)
-    except ValueError:
-        return media_type, 0.0
+    return media_type, float(quality) if _QUALITY.fullmatch(quality) else 0.0
 
 
 def render(form: Form, passed: Passed, origin: Origin) -> bytes:

@@ -97,6 +97,12 @@ async def test_an_accept_that_cannot_be_met_is_not_acceptable(server: Server) ->
     assert (answer.status, answer.code) == (406, "not_acceptable")
 
 
+async def test_an_accept_header_may_come_in_several_lines(server: Server) -> None:
+    headers = [("Accept", "text/html"), ("Accept", "application/json")]
+    async with server.session.post(f"{server.url}/v1/encode", json=items((56, 56)), headers=headers) as answer:
+        assert (answer.status, answer.content_type) == (200, "application/json")
+
+
 async def test_unknown_paths_and_methods_answer_in_json(server: Server) -> None:
     assert ((await server.get("/nowhere")).code, (await server.get("/v1/encode")).code) == (
         "not_found",

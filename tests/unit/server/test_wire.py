@@ -54,6 +54,9 @@ def test_an_unknown_fields_name_is_bounded_and_harmless() -> None:
         ("application/json;q=0.2, application/vnd.safetensors", Form.SAFETENSORS),
         ("Application/JSON", Form.JSON),
         ("application/json, */*;q=0.1", Form.JSON),
+        ("*/*, application/vnd.safetensors;q=0", Form.JSON),
+        ("application/json;q=0, application/*", Form.SAFETENSORS),
+        ("*/*;q=nan, application/json;q=0.1", Form.JSON),
     ],
 )
 def test_accept_chooses_the_form(accept: str | None, form: Form) -> None:
