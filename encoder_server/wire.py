@@ -27,6 +27,8 @@ from encoder_server.errors import (
 SAFETENSORS = "application/vnd.safetensors"
 JSON = "application/json"
 _MOST_ITEMS = 1024
+_MOST_TOKENS = 2**31 - 1
+_LONGEST_MODALITY = 32
 _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 _SAFETENSORS_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
 
@@ -43,10 +45,10 @@ class EncodeItem(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    modality: str = pydantic.Field(min_length=1, max_length=32)
+    modality: str = pydantic.Field(min_length=1, max_length=_LONGEST_MODALITY)
     data: str | None = None
     url: str | None = None
-    expected_tokens: int | None = pydantic.Field(default=None, ge=0, lt=2**31)
+    expected_tokens: int | None = pydantic.Field(default=None, ge=0, le=_MOST_TOKENS)
 
     @pydantic.model_validator(mode="after")
     def _has_one_source(self) -> EncodeItem:
@@ -77,11 +79,11 @@ _TEXTS = {
     "extra_forbidden": "is not a field that is known here",
     "too_short": "must not be empty",
     "string_too_short": "must not be empty",
-    "string_too_long": "is too long",
+    "string_too_long": f"is too long; the limit is {_LONGEST_MODALITY} characters",
     "string_type": "must be a string",
     "int_type": "must be a whole number",
     "greater_than_equal": "must not be negative",
-    "less_than": "is too large",
+    "less_than_equal": f"is too large; the limit is {_MOST_TOKENS}",
     "list_type": "must be a list",
     "model_type": "must be an object",
     "value_error": "needs exactly one of data and url",

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from typing import Any
 
 import pytest
 import safetensors
@@ -41,6 +42,15 @@ def test_an_unknown_fields_name_is_bounded_and_harmless() -> None:
         parse(json.dumps({"items": [{"modality": "image", "<script>" * 100: 1}]}).encode(), 4)
     assert "<" not in raised.value.message
     assert len(raised.value.message) < 150
+
+
+@pytest.mark.parametrize(
+    ("field", "limit"), [({"modality": "x" * 33}, "32"), ({"expected_tokens": 2**31}, "2147483647")]
+)
+def test_a_field_over_its_limit_is_named_with_the_limit(field: dict[str, Any], limit: str) -> None:
+    item = {"modality": "image", "data": "eA==", **field}
+    with pytest.raises(errors.BadRequestError, match=rf"items\[0\]\.{next(iter(field))} .*{limit}"):
+        parse(json.dumps({"items": [item]}).encode(), 16)
 
 
 @pytest.mark.parametrize(
