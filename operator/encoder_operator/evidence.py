@@ -96,13 +96,16 @@ async def evidence(
         found = await counters.samples(namespace, names, window_seconds + _LOOK_BACK_SECONDS, now)
     except EvidenceError as error:
         return {}, str(error)
-    if not found and any(now - (each.container_started_at or now) > _SCRAPED_BY_SECONDS for each in started):
+    longest = max(now - (each.container_started_at or now) for each in started)
+    if not found and longest > _SCRAPED_BY_SECONDS:
         return {}, f"Prometheus has no {CHECKS} of these pods: is it to scrape them, with labels namespace and pod?"
     read: dict[str, Counts | None] = {}
     for replica in started:
         bounds = _bounds(replica, now - window_seconds)
         known = found.get(replica.name)
         read[replica.name] = None if known is None or bounds is None else counts(known, bounds)
+    if found and longest > window_seconds + _SCRAPED_BY_SECONDS and not any(read.values()):
+        return read, f"Prometheus has too few samples of the last {window_seconds} s: a window must hold four scrapes"
     return read, None
 
 

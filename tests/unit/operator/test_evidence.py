@@ -219,6 +219,14 @@ async def test_a_source_that_knows_no_replica_at_all_says_so(server: tuple[FakeP
     assert await evidence(prometheus, "models", [young], 30, NOW) == ({"a": None}, None)
 
 
+async def test_a_window_that_holds_too_few_scrapes_says_so(server: tuple[FakePrometheus, Prometheus]) -> None:
+    fake, prometheus = server
+    fake.matrix = [a_series("a", "ok", [(NOW - 85 + 30 * step, "9") for step in range(3)])]
+    found, problem = await evidence(prometheus, "models", [a_replica(container_started_at=NOW - 600)], 60, NOW)
+    assert found == {"a": None}
+    assert problem == "Prometheus has too few samples of the last 60 s: a window must hold four scrapes"
+
+
 async def test_a_source_that_is_down_leaves_all_unknown() -> None:
     async with aiohttp.ClientSession() as session:
         found, problem = await evidence(Prometheus(session, "http://127.0.0.1:1"), "models", [a_replica()], 30, NOW)
