@@ -110,6 +110,21 @@ async def test_a_second_cordon_counts_once_more() -> None:
     assert (world.record(0)["times"], world.record(0)["state"]) == (2, "Cordoned")
 
 
+async def test_a_size_that_fails_on_all_costs_one_replica_however_its_requests_are_spread() -> None:
+    world = await a_ready_pool()
+    for index in range(3):
+        world.server(index).fault = True
+    for hit in range(3):
+        for index in range(3):
+            bad = 40 if index == hit else 0
+            world.count(index, good=120 - bad, bad=bad, media=bad)
+        await world.passes(8, seconds=0.5)
+        world.now += 60
+        world.counters.clear()
+    assert [world.label(index) for index in range(3)] == ["false", "true", "true"]
+    assert [event["reason"] for event in world.events.values()].count("RevisionFault") > 0
+
+
 async def test_when_all_mismatch_nobody_is_touched() -> None:
     world = await a_ready_pool()
     for index in range(3):
