@@ -22,7 +22,7 @@ from encoder_server import errors, keys, wire
 from encoder_server.admission import Admission
 from encoder_server.batcher import Batcher
 from encoder_server.cache import Memory
-from encoder_server.connections import Connections
+from encoder_server.connections import Connections, Runner
 from encoder_server.engines import Engines
 from encoder_server.evidence import Evidence
 from encoder_server.flights import Flights
@@ -113,16 +113,28 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     given = request.headers.get(keys.REQUEST_ID_HEADER, "")
     request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
     with request.app[keys.CONNECTIONS].busy(request.protocol):
-        answer = await _in_stream(request, await _handle(request, handler))
-        if answer.prepared:
-            await answer.write_eof()
-            return answer
+        answer = await _handle(request, handler)
+        try:
+            async with asyncio.timeout(request.app[keys.SETTINGS].limits.deadline_seconds):
+                answer = await _write(request, answer)
+        except TimeoutError:
+            # Who does not read an answer within a request's time is cut off, for it is held until then.
+            _LOG.warning("answer_not_read", extra={"request_id": request[keys.REQUEST_ID]})
+            if request.transport is not None:
+                request.transport.abort()
+        return answer
+
+
+async def _write(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
+    """Write the answer, and return what was written: itself, or the stream whose last part it became."""
+    answer = await _in_stream(request, answer)
+    if not answer.prepared:
         answer.headers[keys.REQUEST_ID_HEADER] = request[keys.REQUEST_ID]
         if request.app[keys.REPLICA].standing.state is not State.READY:
             answer.force_close()
         await answer.prepare(request)
-        await answer.write_eof()
-        return answer
+    await answer.write_eof()
+    return answer
 
 
 async def _in_stream(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
@@ -147,8 +159,6 @@ async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
         return answer
     except web.HTTPException as refused:
         return _render(request, errors.BadRequestError(f"the request cannot be read ({refused.status})"))
-    except (web.RequestPayloadError, ConnectionError):
-        return _render(request, errors.BadRequestError("body: ended before its end"))
     except Exception:
         _LOG.exception("request_crashed", extra={"request_id": request[keys.REQUEST_ID]})
         return _render(request, errors.InternalError("an internal fault; the log has more"))
@@ -180,7 +190,7 @@ async def start(app: web.Application) -> web.AppRunner:
 
     A handler is cancelled when its caller leaves, so that its place is free.
     """
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_WRITE_SECONDS)
+    runner = Runner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_WRITE_SECONDS)
     await runner.setup()
     return runner
 

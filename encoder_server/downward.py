@@ -7,6 +7,7 @@ Must never: fail on what anybody may write into an annotation; what cannot be un
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pydantic
@@ -36,12 +37,16 @@ class Order(pydantic.BaseModel):
     boot_id: str = pydantic.Field(alias="bootId", max_length=128)
     sizes: tuple[_Size, ...] = pydantic.Field(default=(), max_length=MOST_SIZES)
 
-    def sizes_for(self, modalities: tuple[str, ...], max_pixels: int) -> tuple[Size, ...]:
-        """Return the sizes that this server could be sent; an order cannot ask for more than a caller may."""
+    def sizes_for(self, modalities: Collection[str] | None, max_pixels: int) -> tuple[Size, ...]:
+        """Return the sizes that this server could be sent; an order cannot ask for more than a caller may.
+
+        While `modalities` are not known yet (None) they are the engine's to sort out: a size that is dropped
+        for that alone would make a probe pass that never looked at it.
+        """
         return tuple(
             Size(modality=size.modality, width=size.width, height=size.height)
             for size in self.sizes
-            if size.modality in modalities and size.width * size.height <= max_pixels
+            if (modalities is None or size.modality in modalities) and size.width * size.height <= max_pixels
         )
 
 

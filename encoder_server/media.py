@@ -22,13 +22,15 @@ from encoder_server.wire import EncodeItem, parse
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
 _LONGEST_DATA_URL_HEAD = 256
+_ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
 # Pillow's own bomb limits (an error, or only a warning that tests turn into one) come before ours can.
 _BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Medium:
-    """One item's undecoded content; `digest` is its BLAKE3 (hex), sizes are in pixels as its header says."""
+    """One item's undecoded content; `digest` is its BLAKE3 (hex), sizes are in pixels as its header says,
+    turned as the engine will turn it: a probe of the size that failed must be of the size that was encoded."""
 
     index: int
     modality: str
@@ -52,16 +54,18 @@ def take(body: Body, modalities: Sequence[str], limits: Limits) -> tuple[Medium,
 
     Raises BadRequestError, BadMediaError, LimitExceededError or UnsupportedModalityError; each names the item.
     """
-    items: Sequence[EncodeItem] | Sequence[Part]
-    if multipart.is_form(body.content_type):
-        items = multipart.read_form(body.content_type or "", body.data, limits.max_items)
-    else:
-        items = parse(body.data, limits.max_items).items
+    items = _items(body, limits)
     for index, item in enumerate(items):
         if item.modality not in modalities:
             known = ", ".join(sorted(modalities))
             raise UnsupportedModalityError(f"items[{index}].modality: this encoder has {known} only")
     return tuple(_open(index, item, limits.max_pixels) for index, item in enumerate(items))
+
+
+def _items(body: Body, limits: Limits) -> Sequence[EncodeItem | Part]:
+    if multipart.is_form(body.content_type):
+        return multipart.read_form(body.content_type or "", body.data, limits.max_items)
+    return parse(body.data, limits.max_items).items
 
 
 def _open(index: int, item: EncodeItem | Part, max_pixels: int) -> Medium:
@@ -119,9 +123,18 @@ def _decode(text: str, place: str) -> bytes:
 def _size(content: bytes, place: str, max_pixels: int) -> tuple[int, int]:
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
-            return image.size
+            return _upright(image)
     except _BOMBS:
         raise LimitExceededError(f"{place}: too many pixels; the limit is {max_pixels}") from None
     # A parser may raise nearly anything on hostile bytes; whatever it is, the medium is at fault.
     except Exception:
         raise BadMediaError(f"{place}: not a picture in a known format ({', '.join(FORMATS)})") from None
+
+
+def _upright(image: Image.Image) -> tuple[int, int]:
+    """Return width and height after the turn that EXIF asks for. In a PNG that has none before its pixels it is
+    not looked for: the pixels would be decoded."""
+    width, height = image.size
+    if image.format == "PNG" and "exif" not in image.info:
+        return width, height
+    return (height, width) if image.getexif().get(_ORIENTATION) in _ON_ITS_SIDE else (width, height)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import deque
 from pathlib import Path
 
 from encoder_server import identity
@@ -23,6 +24,7 @@ from encoder_server.settings import Settings
 _LOG = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.1
 _MOST_BYTES = 1 << 20
+_MOST_DONE = 64
 
 _Mark = tuple[tuple[int, int, int] | None, ...]
 
@@ -36,7 +38,7 @@ class Orders:
         self._batcher = batcher
         directory = settings.pod_directory
         self._pod_files = () if directory is None else (directory / "labels", directory / "annotations")
-        self._probe_id: str | None = None
+        self._done: deque[str] = deque(maxlen=_MOST_DONE)
         self._probing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
@@ -84,9 +86,9 @@ class Orders:
         if pod.restart is not None and pod.restart.boot_id == self._replica.boot_id:
             self._replica.accept_restart(pod.restart.id)
         probe = pod.probe
-        if probe is None or probe.boot_id != self._replica.boot_id or probe.id == self._probe_id:
+        if probe is None or probe.boot_id != self._replica.boot_id or probe.id in self._done:
             return
-        self._probe_id = probe.id
+        self._done.append(probe.id)
         previous, self._probing = self._probing, asyncio.create_task(self._run_probe(probe, self._probing))
         if previous is not None:
             previous.cancel()
@@ -96,7 +98,7 @@ class Orders:
             await asyncio.gather(previous, return_exceptions=True)
         self._replica.begin_probe(order.id)
         measured = self._replica.measured
-        modalities = () if measured is None else tuple(measured.declared)
+        modalities = None if measured is None else measured.declared.keys()
         sizes = order.sizes_for(modalities, self._settings.limits.max_pixels)
         if len(sizes) < len(order.sizes):
             _LOG.warning("probe_sizes_left_out", extra={"order_id": order.id, "count": len(order.sizes) - len(sizes)})

@@ -13,7 +13,7 @@ import orjson
 from aiohttp import web
 
 from encoder_server import keys
-from encoder_server.errors import EncoderServerError, LimitExceededError
+from encoder_server.errors import BadRequestError, EncoderServerError, LimitExceededError
 from encoder_server.lifecycle import State
 from encoder_server.media import FORMATS
 from encoder_server.pipeline import Call
@@ -62,7 +62,7 @@ def _call(request: web.Request, stream: Stream) -> Call:
     plain = length is not None and "Content-Encoding" not in request.headers
     return Call(
         request_id=request[keys.REQUEST_ID],
-        accept=request.headers.get("Accept"),
+        accept=", ".join(request.headers.getall("Accept", ())),
         content_type=request.headers.get("Content-Type"),
         most_bytes=length if plain and length is not None else most,
         read=_reader(request, most),
@@ -76,6 +76,8 @@ def _reader(request: web.Request, most: int) -> Callable[[], Awaitable[bytes]]:
             return await request.read()
         except web.HTTPRequestEntityTooLarge:
             raise LimitExceededError(f"body: more than {most} bytes; the limit is {most}") from None
+        except (web.RequestPayloadError, ConnectionError):
+            raise BadRequestError("body: ended before its end, or is not encoded as its headers say") from None
 
     return read
 

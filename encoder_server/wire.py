@@ -29,6 +29,9 @@ SAFETENSORS = "application/vnd.safetensors"
 JSON = "application/json"
 MULTIPART = "multipart/mixed"
 _MOST_ITEMS = 1024
+_MOST_TOKENS = 2**31 - 1
+_LONGEST_MODALITY = 32
+_QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 _SAFETENSORS_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
 
 
@@ -45,10 +48,10 @@ class EncodeItem(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    modality: str = pydantic.Field(min_length=1, max_length=32)
+    modality: str = pydantic.Field(min_length=1, max_length=_LONGEST_MODALITY)
     data: str | None = None
     url: str | None = None
-    expected_tokens: int | None = pydantic.Field(default=None, ge=0, lt=2**31)
+    expected_tokens: int | None = pydantic.Field(default=None, ge=0, le=_MOST_TOKENS)
 
     @pydantic.model_validator(mode="after")
     def _has_one_source(self) -> EncodeItem:
@@ -79,11 +82,11 @@ _TEXTS = {
     "extra_forbidden": "is not a field that is known here",
     "too_short": "must not be empty",
     "string_too_short": "must not be empty",
-    "string_too_long": "is too long",
+    "string_too_long": f"is too long; the limit is {_LONGEST_MODALITY} characters",
     "string_type": "must be a string",
     "int_type": "must be a whole number",
     "greater_than_equal": "must not be negative",
-    "less_than": "is too large",
+    "less_than_equal": f"is too large; the limit is {_MOST_TOKENS}",
     "list_type": "must be a list",
     "model_type": "must be an object",
     "value_error": "needs exactly one of data and url",
@@ -125,23 +128,19 @@ def negotiate(accept: str | None) -> Form:
     if accept is None or not accept.strip():
         return Form.SAFETENSORS
     ranges = [_media_range(part) for part in accept.split(",")]
+    refused = {media_type for media_type, quality in ranges if quality == 0}
     for media_type, quality in sorted(ranges, key=lambda entry: -entry[1]):
-        if quality <= 0:
-            continue
-        if media_type in ("*/*", "application/*", SAFETENSORS):
-            return Form.SAFETENSORS
-        if media_type in (JSON, MULTIPART):
-            return Form(media_type)
+        for form in Form:
+            asked_for = media_type in ("*/*", f"{form.value.partition('/')[0]}/*", form.value)
+            if quality > 0 and asked_for and form.value not in refused:
+                return form
     raise NotAcceptableError(f"Accept must allow {SAFETENSORS}, {JSON} or {MULTIPART}")
 
 
 def _media_range(text: str) -> tuple[str, float]:
     media_type, *parameters = (part.strip().lower() for part in text.split(";"))
     quality = next((part[2:] for part in parameters if part.startswith("q=")), "1")
-    try:
-        return media_type, float(quality)
-    except ValueError:
-        return media_type, 0.0
+    return media_type, float(quality) if _QUALITY.fullmatch(quality) else 0.0
 
 
 def render(form: Form, passed: Passed, origin: Origin) -> bytes:

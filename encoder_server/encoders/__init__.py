@@ -172,7 +172,7 @@ def read_json(folder: Path, name: str) -> dict[str, object]:
         content = json.loads((folder / name).read_text(encoding="utf-8"))
     except OSError as error:
         raise RefusedError(f"{name}: missing or unreadable") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RefusedError(f"{name}: not JSON") from error
     if not isinstance(content, dict):
         raise RefusedError(f"{name}: not a JSON object")

@@ -40,7 +40,7 @@ class Embedding:
 def encode(encoder: Encoder, ready: Sequence[Ready], *, together: bool) -> tuple[list[Embedding], list[Failure]]:
     """Encode `ready`, `together` as one batch or each alone; each item becomes an Embedding or a Failure."""
 
-    def run(features: Sequence[Features]) -> list[torch.Tensor]:
+    def run(features: Sequence[Features]) -> list[tuple[torch.Tensor, bool]]:
         return [_on_host(rows) for rows in encoder.encode(features)]
 
     features = [item.features for item in ready]
@@ -64,13 +64,20 @@ def encode(encoder: Encoder, ready: Sequence[Ready], *, together: bool) -> tuple
                 )
             )
         else:
-            finite = bool(torch.isfinite(outcome).all())
-            embeddings.append(Embedding(index=medium.index, modality=medium.modality, rows=outcome, finite=finite))
+            rows, finite = outcome
+            embeddings.append(Embedding(index=medium.index, modality=medium.modality, rows=rows, finite=finite))
     return embeddings, failures
 
 
-def _on_host(rows: torch.Tensor) -> torch.Tensor:
+def _on_host(rows: object) -> tuple[torch.Tensor, bool]:
+    """Give an item's rows as the item's own, and whether all of them are finite.
+
+    Copied, because an encoder may use its output buffer again for the next item; and here, inside the isolated
+    run, because a device reports its errors when its results are fetched, and a tensor its oddities when read.
+    """
+    if not isinstance(rows, torch.Tensor):
+        raise LayoutError(f"an item's rows are a {type(rows).__name__}, not a tensor")
     if rows.ndim != 2:
         raise LayoutError(f"an item's rows have {rows.ndim} dimensions")
-    # Copied inside the isolated run: a device reports its errors when its results are fetched.
-    return rows.detach().to("cpu").contiguous()
+    own = rows.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+    return own, bool(torch.isfinite(own).all())

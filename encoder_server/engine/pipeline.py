@@ -73,6 +73,7 @@ class Pipeline:
         source = Source(model=model, processor=processor or model, device=device, dtype=dtype)
         try:
             loaded = find(encoder, model).load(source)
+            pipeline = cls(loaded, max_pixels=max_pixels)
         except RefusedError:
             raise
         except Exception as error:
@@ -82,7 +83,7 @@ class Pipeline:
             loaded.warm_up()
         except Exception:
             _log.exception("the warm-up failed")
-        return cls(loaded, max_pixels=max_pixels)
+        return pipeline
 
     @property
     def together(self) -> bool:

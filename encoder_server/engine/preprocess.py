@@ -8,9 +8,10 @@ Must never: count tokens (the encoder reads them off the processor's output), or
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import SupportsIndex
 
-from encoder_server.encoders import Encoder, Features, Picture
+from encoder_server.encoders import Encoder, Features, LayoutError, Picture
 from encoder_server.engine.decode import BadMediaError, decode_picture
 from encoder_server.engine.isolate import Fault, isolate
 from encoder_server.engine.messages import Failure
@@ -46,7 +47,11 @@ def preprocess(
             failures.append(_failure(medium, picture))
         else:
             decoded.append((medium, picture))
-    outcomes = isolate("processor", encoder.preprocess, [picture for _, picture in decoded])
+
+    def run(pictures: Sequence[Picture]) -> list[Features]:
+        return [_sound(features) for features in encoder.preprocess(pictures)]
+
+    outcomes = isolate("processor", run, [picture for _, picture in decoded])
     ready: list[Ready] = []
     for (medium, _), outcome in zip(decoded, outcomes, strict=True):
         if isinstance(outcome, Fault):
@@ -54,6 +59,22 @@ def preprocess(
         else:
             ready.append(Ready(medium=medium, features=outcome))
     return ready, failures
+
+
+def _sound(features: object) -> Features:
+    """Give features whose promise can be sent; raises LayoutError for what is none, which costs its item alone."""
+    if not isinstance(features, Features):
+        raise LayoutError(f"an item's features are a {type(features).__name__}")
+    tokens, grid = _whole(features.tokens), tuple(_whole(side) for side in features.grid)
+    if tokens < 1:
+        raise LayoutError(f"{tokens} tokens are promised for an item")
+    return replace(features, tokens=tokens, grid=grid)
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, SupportsIndex):
+        raise LayoutError(f"a promise holds a {type(value).__name__} in place of a whole number")
+    return value.__index__()
 
 
 def _decode(medium: Medium, modalities: Collection[str], max_pixels: int) -> Picture | Fault:

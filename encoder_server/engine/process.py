@@ -49,7 +49,9 @@ def run(sock: socket.socket, load: Callable[[], Pipeline], *, threads: int) -> i
         measured = pipeline.measure()
     except RefusedError as refusal:
         _log.error("refused: %s", refusal)
-        return _say(sock, Refused(detail=str(refusal)), REFUSED)
+        # A key of a file may hold half a character (a lone surrogate), which cannot travel.
+        detail = str(refusal).encode(errors="replace").decode()
+        return _say(sock, Refused(detail=detail), REFUSED)
     try:
         send(sock, Hello(measured=measured, together=pipeline.together, batch_budget=pipeline.batch_budget))
         while _serve(sock, pipeline, receive(sock)):

@@ -31,7 +31,7 @@ async def apply(cluster: Cluster, plan: Plan) -> Changes:
     live = await _live(cluster, plan)
     for manifest in plan.objects:
         key = _key(manifest)
-        if key in live and not _owned(live[key], plan.pool_uid):
+        if key in live and not is_owned(live[key], plan.pool_uid):
             raise ForeignObjectError(key[0].value, plan.namespace, key[1])
     applied = []
     for manifest in plan.objects:
@@ -69,7 +69,7 @@ async def _prune(cluster: Cluster, plan: Plan, live: Mapping[_Key, JsonObject]) 
     for key, child in live.items():
         kind, name = key
         metadata = child["metadata"]
-        if key in wanted or not _owned(child, plan.pool_uid) or metadata.get("deletionTimestamp"):
+        if key in wanted or not is_owned(child, plan.pool_uid) or metadata.get("deletionTimestamp"):
             continue
         await cluster.delete_child(kind, plan.namespace, name, metadata["uid"])
         pruned.append(_title(key))
@@ -88,6 +88,7 @@ def _version(child: Mapping[str, Any]) -> object:
     return child["metadata"].get("resourceVersion")
 
 
-def _owned(child: Mapping[str, Any], pool_uid: str) -> bool:
-    owners = child["metadata"].get("ownerReferences") or ()
+def is_owned(child: Mapping[str, Any], pool_uid: str) -> bool:
+    """Whether this object is the child of exactly this pool, not of an earlier one of its name."""
+    owners = child.get("metadata", {}).get("ownerReferences") or ()
     return any(owner.get("uid") == pool_uid and owner.get("controller") for owner in owners)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from encoder_operator import vocabulary
 from encoder_operator.learning import lesson
-from encoder_operator.observation import ProbeResult, Replica
+from encoder_operator.observation import CordonState, ProbeResult, Replica
 from encoder_operator.spec import EncoderPool, IdentityPolicy
 from encoder_operator.standing import Expected
 from encoder_operator.traffic import Mismatch, has_evidence, mismatch, vouches
@@ -92,7 +92,7 @@ def _the_teachers(case: Case, own: Mapping[str, Verdict]) -> Attribution | None:
     if found.disagreement is None:
         return None
     message = f"nothing is learned: {found.disagreement}"
-    learning = [each for each in case.peers if own[each.name].reason == vocabulary.LEARNING]
+    learning = [each for each in case.peers if own[each.name].reason == vocabulary.LEARNING and _is_measured(each)]
     return _blame(case, own, learning, Scope.REFERENCE, vocabulary.REFERENCE_SUSPECT, message)
 
 
@@ -122,7 +122,28 @@ def _in_traffic(case: Case, own: Mapping[str, Verdict]) -> Attribution | None:
     if len(found) == len(judged) and (len(judged) > 1 or alone):
         return _all_mismatch(case, own, found)
     changed = {name: _next_to_peers(case, own, own[name], seen) for name, seen in found.items()}
-    return Attribution(revision=None, replicas=changed)
+    alike = [each for each in case.peers if each.name in found and _fails_as_one_unrepaired(case, each)]
+    alike = [each for each in alike if changed[each.name].result is Result.BAD]
+    if not alike:
+        return Attribution(revision=None, replicas=changed)
+    told = _told(own, alike[0])
+    message = f"a size that fails on a cordoned replica, restarted or not, fails on another too; {told}"
+    blamed = _blame(case, own, alike, Scope.REVISION, vocabulary.REVISION_FAULT, message)
+    return Attribution(revision=blamed.revision, replicas={**changed, **blamed.replicas})
+
+
+def _fails_as_one_unrepaired(case: Case, replica: Replica) -> bool:
+    """Whether it fails at a size that a cordoned replica's new boot, of this same identity, failed at too. Peers
+    that are good may never have met that size: cordoned one after the other, they would all end so."""
+    unrepaired = {
+        size
+        for each in case.replicas
+        if not each.serving and (record := each.cordon) is not None and record.state is CordonState.CORDONED
+        if record.attempt > 1 or record.next_attempt_at is not None
+        for size in record.sizes
+    }
+    violations = () if replica.identity is None else replica.identity.recent_violations
+    return any(each.size in unrepaired for each in violations)
 
 
 def _all_mismatch(case: Case, own: Mapping[str, Verdict], found: Mapping[str, Mismatch]) -> Attribution:

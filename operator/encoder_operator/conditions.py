@@ -36,7 +36,7 @@ def conditions(
     stated = [
         _ready(pool, observation, judgement, serving),
         _available(pool, judgement, serving),
-        _progressing(pool, standing, observation, serving),
+        _progressing(pool, standing, observation, judgement),
         _identity_consistent(judgement),
         _integrity_healthy(pool, observation, judgement),
         _quarantine_within_budget(pool, observation, decided),
@@ -80,7 +80,7 @@ def _ready(pool: EncoderPool, observation: Observation, judgement: Judgement, se
         return "Ready", "True", found.reason, f"{count}; {found.message}"
     stuck = _stuck(observation)
     if stuck is not None:
-        return "Ready", "False", vocabulary.DEADLINE_EXCEEDED, f"{count}; {stuck}"
+        return "Ready", "False", vocabulary.DEADLINE_EXCEEDED, f"{count}; {stuck}{_cause(found, observation)}"
     if found.result is Result.GOOD:
         return "Ready", "False", vocabulary.NO_EVIDENCE, f"{count}; the others are not Ready yet"
     return "Ready", "False", found.reason, f"{count}; {found.message}"
@@ -90,20 +90,32 @@ def _available(pool: EncoderPool, judgement: Judgement, serving: int) -> Stateme
     count = f"{serving} of {pool.spec.replicas} replicas serve"
     if serving > 0 or pool.spec.replicas == 0:
         return "Available", "True", vocabulary.AS_EXPECTED, count
-    good = judgement.pool.result is Result.GOOD
-    return "Available", "False", vocabulary.NO_EVIDENCE if good else judgement.pool.reason, count
+    if judgement.pool.result is Result.GOOD:
+        return "Available", "False", vocabulary.NO_EVIDENCE, count
+    return "Available", "False", judgement.pool.reason, f"{count}; {judgement.pool.message}"
 
 
-def _progressing(pool: EncoderPool, standing: Standing, observation: Observation, serving: int) -> Statement:
+def _progressing(pool: EncoderPool, standing: Standing, observation: Observation, judgement: Judgement) -> Statement:
     stuck = _stuck(observation)
     if stuck is not None:
-        return "Progressing", "False", vocabulary.DEADLINE_EXCEEDED, stuck
+        message = f"{stuck}{_cause(judgement.pool, observation)}"
+        return "Progressing", "False", vocabulary.DEADLINE_EXCEEDED, message
     target = next((each for each in standing.revisions if each.role is Role.TARGET), None)
     if target is None:
         return "Progressing", "False", vocabulary.AS_EXPECTED, "the revision that the spec asks for serves"
     ready = next((each.ready for each in observation.workloads if each.revision == target.hash), 0)
     message = f"{ready} of {pool.spec.replicas} replicas of revision {target.hash} are Ready"
-    return "Progressing", "True", target.reason, message
+    found = next((each for each in judgement.revisions if each.subject == target.hash), None)
+    if found is None:
+        return "Progressing", "True", target.reason, message
+    message += _cause(found, observation)
+    stays = found.reason == vocabulary.DEADLINE_EXCEEDED
+    return "Progressing", "False" if stays else "True", found.reason, message
+
+
+def _cause(found: Verdict, observation: Observation) -> str:
+    """What was found, to be told behind a count; nothing where that adds nothing."""
+    return "" if found.result is Result.GOOD or not observation.replicas else f"; {found.message}"
 
 
 def _identity_consistent(judgement: Judgement) -> Statement:

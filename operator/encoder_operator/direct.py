@@ -47,6 +47,8 @@ class _Followed:
 class Direct:
     """Reads GET /metrics of each replica at a steady, jittered pace, some of them at once."""
 
+    sparse: str | None = None
+
     def __init__(
         self,
         session: aiohttp.ClientSession,

@@ -5,7 +5,7 @@
     ├── ForeignObjectError     a child's name is taken by an object of somebody else
     └── ClusterError           the API server did not do what was asked
         ├── RejectedError      400, 405, 413, 415, 422: it will not take this object
-        ├── ForbiddenError     401, 403: the operator's rights do not reach
+        ├── ForbiddenError     401, 403: the operator's rights do not reach, or a quota is used up
         ├── ConflictError      409: the object changed, or is another of the same name
         ├── GoneError          410: a watch or a page starts too far back
         ├── ThrottledError     429: asked to wait
@@ -76,7 +76,9 @@ class RejectedError(ClusterError):
 
 
 class ForbiddenError(ClusterError):
-    """The operator's own rights do not reach."""
+    """The operator's own rights do not reach, or a quota is used up."""
+
+    reason = vocabulary.DEADLINE_EXCEEDED
 
 
 class ConflictError(ClusterError):

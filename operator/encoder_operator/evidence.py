@@ -21,6 +21,8 @@ from encoder_operator.window import Bounds, PodSamples, Sample, Series, counts
 # A baseline lies before the window: this much more is asked for.
 LOOK_BACK_SECONDS = 60
 _PODS_IN_ONE_QUERY = 50
+# A replica that runs for so long is known to a Prometheus that was told of it.
+_SCRAPED_BY_SECONDS = 120
 _LARGEST_ANSWER = 16 * 1024 * 1024
 _TIMEOUT = aiohttp.ClientTimeout(total=10.0, connect=3.0)
 
@@ -30,7 +32,10 @@ class EvidenceError(Exception):
 
 
 class Counters(Protocol):
-    """Where counters are read from."""
+    """Where counters are read from. `sparse` is what to say where replicas run for long and a window of so many
+    seconds is still short of samples; None where it only has to fill."""
+
+    sparse: str | None
 
     async def samples(
         self, namespace: str, replicas: Sequence[Replica], window_seconds: int, now: float
@@ -41,6 +46,8 @@ class Counters(Protocol):
 
 class Prometheus:
     """Asks Prometheus for raw samples: increases are counted here, resets and windows being each replica's own."""
+
+    sparse: str | None = "Prometheus has too few samples of the last {} s: a window must hold four scrapes"
 
     def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
         self._session = session
@@ -59,6 +66,9 @@ class Prometheus:
             source = _quoted(JUDGED_SOURCE)
             checks += await self._query(f"{CHECKS}{{{where},source={source}}}[{seconds}s]", now)
             media += await self._query(f"{MEDIA}{{{where}}}[{seconds}s]", now)
+        if not checks and _run_for(replicas, now, 0):
+            where = "is it to scrape them, with labels namespace and pod?"
+            raise EvidenceError(f"Prometheus has no {CHECKS} of these pods: {where}")
         try:
             return pod_samples(checks, media)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -93,7 +103,15 @@ async def evidence(
         bounds = _bounds(replica, now - window_seconds)
         known = found.get(replica.name)
         read[replica.name] = None if known is None or bounds is None else counts(known, bounds)
+    if found and counters.sparse and not any(read.values()) and _run_for(started, now, window_seconds):
+        return read, counters.sparse.format(window_seconds)
     return read, None
+
+
+def _run_for(replicas: Sequence[Replica], now: float, seconds: int) -> bool:
+    """Whether one of them has run long enough for its counters of so many seconds to be known."""
+    longest = max((now - (each.container_started_at or now) for each in replicas), default=0.0)
+    return longest > seconds + _SCRAPED_BY_SECONDS
 
 
 def pod_samples(checks: Sequence[Mapping[str, Any]], media: Sequence[Mapping[str, Any]]) -> Mapping[str, PodSamples]:

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from encoder_operator import vocabulary
 from encoder_operator.attribution import Case, attribute
 from encoder_operator.likeness import difference
-from encoder_operator.observation import CordonState, ItemReport, Observation, ProbeResult, Replica
+from encoder_operator.observation import CordonState, Observation, ProbeResult, Replica
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Expected, Standing
 from encoder_operator.traffic import mismatch, traffic_result
 from encoder_operator.verdict import Judgement, Matter, Result, Scope, Verdict
+from encoder_operator.wording import item_words, state_words, why_not_repaired
 
 # Which of several equally bad verdicts speaks for the pool: first what touches all replicas.
 PRECEDENCE = (
@@ -31,6 +32,7 @@ PRECEDENCE = (
     vocabulary.SIGNATURE_DRIFT,
     vocabulary.TOKEN_MISMATCH,
     vocabulary.LAYOUT_ERROR,
+    vocabulary.DEADLINE_EXCEEDED,
     vocabulary.LEARNING,
     vocabulary.NO_EVIDENCE,
     vocabulary.AS_EXPECTED,
@@ -129,7 +131,8 @@ def _cordoned_here(question: _Question) -> Verdict | None:
         return None
     if record.by != vocabulary.FIELD_MANAGER:
         return None
-    return replace(_verdict(question, Result.BAD, record.reason, record.message), matter=Matter.TRAFFIC)
+    message = f"{record.message}{why_not_repaired(question.replica)}"
+    return replace(_verdict(question, Result.BAD, record.reason, message), matter=Matter.TRAFFIC)
 
 
 def _cordoned_elsewhere(question: _Question) -> Verdict | None:
@@ -137,15 +140,20 @@ def _cordoned_elsewhere(question: _Question) -> Verdict | None:
         return None
     record = question.replica.cordon
     by = record.by if record is not None and record.by != vocabulary.FIELD_MANAGER else "a person"
-    message = f"label {vocabulary.LABEL_SERVING} is {vocabulary.NOT_SERVING}, set by {by} and left alone"
+    message = f"label {vocabulary.LABEL_SERVING} is not {vocabulary.SERVING}, set by {by} and left alone"
     return _verdict(question, Result.UNKNOWN, vocabulary.NO_EVIDENCE, message)
 
 
 def _unheard(question: _Question) -> Verdict | None:
-    if question.replica.identity is not None:
+    replica = question.replica
+    if replica.identity is not None:
         return None
-    waiting = question.replica.waiting_reason
-    told = f"container is waiting: {waiting}" if waiting else "its identity could not be read yet"
+    if replica.obstacle is not None:
+        reason = vocabulary.DEADLINE_EXCEEDED if replica.obstacle.lasting else vocabulary.NO_EVIDENCE
+        return _verdict(question, Result.UNKNOWN, reason, replica.obstacle.message)
+    told = "its container does not run yet"
+    if replica.container_started_at is not None:
+        told = f"its identity could not be read yet: {vocabulary.PATH_IDENTITY} at {replica.address}"
     return _verdict(question, Result.UNKNOWN, vocabulary.NO_EVIDENCE, told)
 
 
@@ -176,8 +184,10 @@ def _not_measured(question: _Question) -> Verdict | None:
     running = identity.probe is None or identity.probe.result is ProbeResult.RUNNING
     if identity.fingerprint is not None and not running:
         return None
-    message = f"{identity.state} ({identity.reason}): {identity.message}"
-    return _verdict(question, Result.UNKNOWN, vocabulary.NO_EVIDENCE, message)
+    reason = vocabulary.LEARNING if question.learns else vocabulary.NO_EVIDENCE
+    if identity.state == vocabulary.STATE_FAILED:
+        reason = vocabulary.DEADLINE_EXCEEDED
+    return _verdict(question, Result.UNKNOWN, reason, state_words(identity))
 
 
 def _to_be_learned(question: _Question) -> Verdict | None:
@@ -199,8 +209,7 @@ def _not_serving(question: _Question) -> Verdict | None:
     identity = question.replica.identity
     if identity is None or identity.state == vocabulary.STATE_READY:
         return None
-    message = f"{identity.state} ({identity.reason}): {identity.message}"
-    return _verdict(question, Result.UNKNOWN, vocabulary.NO_EVIDENCE, message)
+    return _verdict(question, Result.UNKNOWN, vocabulary.NO_EVIDENCE, state_words(identity))
 
 
 def _mismatches(question: _Question) -> Verdict | None:
@@ -229,10 +238,3 @@ RULES: tuple[Rule, ...] = (
     _mismatches,
     _as_expected,
 )
-
-
-def item_words(item: ItemReport) -> str:
-    """One item in words, as a user reads it: which, how large, what was promised and what was produced."""
-    size = f"{item.size.modality} {item.size.width}x{item.size.height}"
-    produced = "nothing" if item.produced is None else str(item.produced)
-    return f"item {item.index} ({size}) promised {item.promised}, produced {produced}"

@@ -1,7 +1,7 @@
 """Learning: the identity that a revision's first good replicas teach.
 
 Place: read by judge (to tell a disagreement) and by standing's next value (to record a lesson). Must never:
-relearn what is known, or learn from a replica whose golden probe has not passed.
+relearn what was learned, or learn from a replica whose golden probe has not passed.
 
 One passing replica is enough. Where several disagree before one was recorded, a strict majority teaches;
 without one nothing is learned, and the disagreement is told.
@@ -50,6 +50,13 @@ def lesson(replicas: Sequence[Replica], max_distance: int) -> Lesson:
         expected=None,
         disagreement=f"{len(groups)} identities among {sum(map(len, groups))} replicas and no majority: {told}",
     )
+
+
+def confirms(replicas: Sequence[Replica], pin: Expected, max_distance: int) -> bool:
+    """Whether a replica that may teach measured what a pin, now taken back, said. A pin that none confirms was
+    wrong: were it kept as if learned, every replica would be held until a person found out."""
+    teachers = (each.identity for each in replicas if _teaches(each))
+    return any(each is not None and difference(each, pin, max_distance) is None for each in teachers)
 
 
 def _teaches(replica: Replica) -> bool:

@@ -86,17 +86,16 @@ def identities(pool: EncoderPool, identities: Mapping[str, str]) -> JsonObject:
     return made
 
 
-def expected_identity(pool: EncoderPool, revision: str, expected: Expected | None) -> str:
+def expected_identity(pool: EncoderPool, revision: str, policy: IdentityPolicy, expected: Expected | None) -> str:
     """The file that tells a revision's replicas what they must be (tests/contract/expected.json)."""
-    identity = pool.spec.model.identity
-    known = None if identity.policy is IdentityPolicy.OFF else expected
+    known = None if policy is IdentityPolicy.OFF else expected
     return json.dumps(
         {
-            "policy": identity.policy.value,
+            "policy": policy.value,
             "revision": revision,
             "fingerprint": known.fingerprint if known else None,
             "signature": known.signature if known else None,
-            "maxSignatureDistancePerMille": identity.max_signature_distance,
+            "maxSignatureDistancePerMille": pool.spec.model.identity.max_signature_distance,
         },
         sort_keys=True,
         indent=2,

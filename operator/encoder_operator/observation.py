@@ -135,6 +135,14 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """What keeps a replica's container from running; `lasting` where it will not go by itself."""
+
+    message: str
+    lasting: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """One pod of the pool that is not terminating. `identity` is None when it could not be read or was not
     confirmed; `counts` is None when unknown. `address` is the pod's IP, None until it has one.
@@ -149,7 +157,7 @@ class Replica:
     ready: bool
     container_started_at: float | None
     restarts: int
-    waiting_reason: str | None
+    obstacle: Obstacle | None
     cordon: CordonRecord | None
     probe_order: Order | None
     restart_order: Order | None

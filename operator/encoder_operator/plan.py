@@ -46,7 +46,9 @@ def plan(pool: EncoderPool, standing: Standing) -> Plan:
     known = standing.templates.get(target)
     templates[target] = pod_template(pool, target) if known is None else copy.deepcopy(dict(known))
     expected = {
-        revision: manifests.expected_identity(pool, revision, _expected(pool, standing, revision, target))
+        revision: manifests.expected_identity(
+            pool, revision, _policy(pool, standing, revision), _expected(pool, standing, revision, target)
+        )
         for revision in templates
     }
     return Plan(
@@ -63,6 +65,14 @@ def plan(pool: EncoderPool, standing: Standing) -> Plan:
             *(manifests.deployment(pool, revision, template) for revision, template in templates.items()),
         ),
     )
+
+
+def _policy(pool: EncoderPool, standing: Standing, revision: str) -> IdentityPolicy:
+    """The policy that a revision's replicas are told: after Off, Learn waits until there is something to tell."""
+    policy = pool.spec.model.identity.policy
+    known = next((each for each in standing.revisions if each.hash == revision), None)
+    waits = known is not None and known.unchecked and known.expected is None
+    return IdentityPolicy.OFF if policy is IdentityPolicy.LEARN and waits else policy
 
 
 def _expected(pool: EncoderPool, standing: Standing, revision: str, target: str) -> Expected | None:

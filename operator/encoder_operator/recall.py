@@ -58,6 +58,7 @@ def _from_status(entry: Mapping[str, Any]) -> Revision:
         distinct_identities=entry.get("distinctIdentities", 0),
         reason=entry.get("reason", vocabulary.NO_EVIDENCE),
         since=entry.get("since", ""),
+        pinned=entry.get("identityPolicy") == IdentityPolicy.PINNED.value,
     )
 
 
@@ -92,10 +93,12 @@ def _completed(revision: Revision, children: Children) -> Revision:
     except ValueError:
         return revision
     match held:
+        case {"policy": IdentityPolicy.OFF.value}:
+            return replace(revision, unchecked=True)
         case {"fingerprint": str(fingerprint)}:
             signature = held.get("signature")
             expected = Expected(fingerprint=fingerprint, signature=signature if isinstance(signature, str) else None)
-            return replace(revision, expected=expected)
+            return replace(revision, expected=expected, pinned=held.get("policy") == IdentityPolicy.PINNED.value)
         case _:
             return revision
 
@@ -105,10 +108,12 @@ def _under_policy(pool: EncoderPool, revision: Revision, target: str) -> Revisio
     identity = pool.spec.model.identity
     match identity.policy, identity.pinned:
         case IdentityPolicy.OFF, _:
-            return replace(revision, expected=None)
+            return replace(revision, expected=None, pinned=False)
         case IdentityPolicy.PINNED, pinned if pinned is not None:
             expected = Expected(fingerprint=pinned.fingerprint, signature=pinned.signature)
-            return replace(revision, expected=expected if revision.hash == target else revision.expected or expected)
+            if revision.hash == target or revision.expected is None:
+                return replace(revision, expected=expected, pinned=True)
+            return revision
         case _:
             return revision
 

@@ -16,7 +16,7 @@ from typing import Any
 from encoder_operator import names
 from encoder_operator.act import act, refresh
 from encoder_operator.actions import Action, Cordon, Dismiss, Release
-from encoder_operator.apply import apply
+from encoder_operator.apply import apply, is_owned
 from encoder_operator.cluster import Cluster
 from encoder_operator.cordon import cordon
 from encoder_operator.errors import ClusterError, OperatorError
@@ -90,10 +90,12 @@ async def _reconcile(pool: EncoderPool, world: World) -> float:
 
 
 async def _children(pool: EncoderPool, cluster: Cluster) -> Children:
-    identities = await cluster.get_config_map(pool.namespace, names.identities_name(pool.name))
+    """What may be adopted: a deleted pool of this name may have left children that are on their way out."""
+    identities = await cluster.get_config_map(pool.namespace, names.identities_name(pool.name)) or {}
+    deployments = await cluster.list_deployments(pool.namespace, pool.name)
     return Children(
-        deployments=await cluster.list_deployments(pool.namespace, pool.name),
-        identities=(identities or {}).get("data") or {},
+        deployments=[each for each in deployments if is_owned(each, pool.uid)],
+        identities=(identities.get("data") or {}) if is_owned(identities, pool.uid) else {},
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from encoder_operator import vocabulary
 from encoder_operator.observation import Replica, Workload
+from encoder_operator.obstacles import obstacle_of
 from encoder_operator.orders import parse_order, parse_record
 from encoder_operator.timestamps import to_seconds
 
@@ -56,7 +57,7 @@ def _replica(pod: JsonObject) -> Replica:
         ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
         container_started_at=_started_at(container),
         restarts=int(container.get("restartCount") or 0),
-        waiting_reason=((container.get("state") or {}).get("waiting") or {}).get("reason"),
+        obstacle=obstacle_of(status, container),
         cordon=parse_record(annotations.get(vocabulary.ANNOTATION_CORDON)),
         probe_order=parse_order(annotations.get(vocabulary.ANNOTATION_ORDER_PROBE)),
         restart_order=parse_order(annotations.get(vocabulary.ANNOTATION_ORDER_RESTART)),

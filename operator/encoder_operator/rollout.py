@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from encoder_operator.learning import lesson
+from encoder_operator.learning import confirms, lesson
 from encoder_operator.observation import Observation
 from encoder_operator.spec import EncoderPool, IdentityPolicy
 from encoder_operator.standing import Revision, Role, Standing
@@ -33,9 +33,13 @@ def _learned(pool: EncoderPool, revision: Revision, observation: Observation) ->
     identity = pool.spec.model.identity
     found = {each.identity.fingerprint for each in replicas if each.identity is not None} - {None}
     revision = replace(revision, distinct_identities=len(found))
-    if revision.expected is not None or identity.policy is not IdentityPolicy.LEARN:
+    if identity.policy is not IdentityPolicy.LEARN or (revision.expected is not None and not revision.pinned):
         return revision
-    return replace(revision, expected=lesson(replicas, identity.max_signature_distance).expected)
+    pin, allowed = revision.expected, identity.max_signature_distance
+    if pin is not None and confirms(replicas, pin, allowed):
+        return replace(revision, pinned=False)
+    learned = lesson(replicas, allowed).expected
+    return revision if learned is None else replace(revision, expected=learned, pinned=False)
 
 
 def _is_complete(pool: EncoderPool, target: Revision, observation: Observation, verdict: Verdict | None) -> bool:

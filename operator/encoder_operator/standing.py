@@ -29,7 +29,9 @@ class Expected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """One live revision: its hash, its role, what is expected of it (None: not learned yet), since when."""
+    """One live revision: its hash, its role, what is expected of it (None: not learned yet), since when.
+    `pinned`: that came from the spec, and no replica need ever have measured it. `unchecked`: its replicas serve
+    under policy Off, and were they told to wait for what is to be learned from them, all would stop serving."""
 
     hash: str
     role: Role
@@ -37,6 +39,8 @@ class Revision:
     distinct_identities: int
     reason: str
     since: str
+    pinned: bool = False
+    unchecked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from encoder_operator import names, vocabulary
 from encoder_operator.budget import serves
 from encoder_operator.conditions import conditions, with_transitions
 from encoder_operator.cordon import CordonPlan
-from encoder_operator.observation import Observation, Replica
-from encoder_operator.spec import EncoderPool
+from encoder_operator.observation import CordonState, Observation, Replica
+from encoder_operator.spec import EncoderPool, IdentityPolicy
 from encoder_operator.standing import Revision, Role, Standing
 from encoder_operator.timestamps import to_text
 from encoder_operator.verdict import Judgement, Result
@@ -85,6 +85,7 @@ def _revision(revision: Revision) -> JsonObject:
     }
     if revision.expected is not None:
         made["fingerprint"] = revision.expected.fingerprint
+        made["identityPolicy"] = (IdentityPolicy.PINNED if revision.pinned else IdentityPolicy.LEARN).value
         if revision.expected.signature is not None:
             made["signature"] = revision.expected.signature
     return made
@@ -92,7 +93,7 @@ def _revision(revision: Revision) -> JsonObject:
 
 def _cordoned(replica: Replica) -> JsonObject:
     record = replica.cordon
-    if record is None:
+    if record is None or record.state is CordonState.RELEASED:
         return {"name": replica.name, "message": f"label {vocabulary.LABEL_SERVING} was set by a person"}
     return {
         "name": replica.name,

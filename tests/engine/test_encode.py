@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
 import torch
 
-from encoder_server.encoders import Features, Picture, Source, UnfitMediaError
+from encoder_server.encoders import Description, Features, Picture, Source, UnfitMediaError
 from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
 from encoder_server.engine.pipeline import NotEncodedError, Pipeline
 from tests.support.encoders import picture, pipeline_of, prepare
@@ -122,6 +124,93 @@ def test_a_batch_out_of_memory_is_halved_and_an_item_too_big_alone_fails_alone(c
     embeddings, failures = pipeline.encode(prepare(pipeline, *[picture(56, 56)] * 4, picture(200, 150)))
     assert [embedding.index for embedding in embeddings] == [0, 1, 2, 3]
     assert [(failure.index, failure.code) for failure in failures] == [(4, "out_of_memory")]
+
+
+class Reusing(Qwen25VLEncoder):
+    """Takes one item at a time, and writes its rows over those of the item before."""
+
+    def describe(self) -> Description:
+        return replace(super().describe(), together=False)
+
+    def encode(self, features: Sequence[Features]) -> list[torch.Tensor]:
+        (rows,) = super().encode(features)
+        self.output[: len(rows)] = rows
+        return [self.output[: len(rows)]]
+
+    output = torch.zeros(100, 64)
+
+
+def test_an_encoder_that_uses_its_output_buffer_again_gives_each_item_its_own_rows(
+    checkpoint: Path, pipeline: Pipeline
+) -> None:
+    pictures = [picture(84, 56), picture(56, 84)]
+    reusing = pipeline_of(checkpoint, Reusing)
+    embeddings, failures = reusing.encode(prepare(reusing, *pictures))
+    assert not failures
+    for embedding, data in zip(embeddings, pictures, strict=True):
+        assert numpy.abs(embedding.rows.numpy() - pipeline.rows(data)).max() < TOLERANCE
+
+
+class Untidy(Qwen25VLEncoder):
+    """Gives, for a grid of 10x10 patches, what is no rows or no promise."""
+
+    @staticmethod
+    def features(item: Features) -> Any:
+        return item
+
+    @staticmethod
+    def rows(rows: torch.Tensor) -> Any:
+        return rows
+
+    def preprocess(self, media: Sequence[Picture]) -> list[Features]:
+        return [self.features(item) if item.grid == (1, 10, 10) else item for item in super().preprocess(media)]
+
+    def encode(self, features: Sequence[Features]) -> list[torch.Tensor]:
+        pairs = zip(features, super().encode(features), strict=True)
+        return [self.rows(rows) if item.grid == (1, 10, 10) else rows for item, rows in pairs]
+
+
+@pytest.mark.parametrize(
+    "promised",
+    [
+        lambda item: None,
+        lambda item: replace(item, tokens=None),
+        lambda item: replace(item, tokens=25.5),
+        lambda item: replace(item, tokens=-25),
+        lambda item: replace(item, tokens=0),
+        lambda item: replace(item, grid=None),
+        lambda item: replace(item, grid=(1, "10")),
+    ],
+)
+def test_what_is_no_promise_costs_its_item_and_not_the_engine(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, promised: Callable[[Features], Any]
+) -> None:
+    monkeypatch.setattr(Untidy, "features", staticmethod(promised))
+    prepared = prepare(pipeline_of(checkpoint, Untidy), picture(56, 56), picture(140, 140))
+    assert [promise.index for promise in prepared.promises] == [0]
+    assert [(failure.index, failure.code) for failure in prepared.failures] == [(1, "layout")]
+
+
+@pytest.mark.parametrize(
+    "produced",
+    [
+        lambda rows: None,
+        lambda rows: rows.numpy(),
+        lambda rows: rows[None],
+        lambda rows: rows.to_sparse(),
+        lambda rows: rows.to("meta"),
+        lambda rows: torch.quantize_per_tensor(rows, 0.1, 0, torch.qint8),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_no_rows_costs_its_item_and_not_the_engine(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, produced: Callable[[torch.Tensor], Any]
+) -> None:
+    monkeypatch.setattr(Untidy, "rows", staticmethod(produced))
+    untidy = pipeline_of(checkpoint, Untidy)
+    embeddings, failures = untidy.encode(prepare(untidy, picture(56, 56), picture(140, 140)))
+    assert [embedding.index for embedding in embeddings] == [0]
+    assert [(failure.index, failure.code) for failure in failures] == [(1, "layout")]
 
 
 class Poisoned(Qwen25VLEncoder):

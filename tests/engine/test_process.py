@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from encoder_server.encoders import Features
+from encoder_server.encoders import Features, RefusedError
 from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
 from encoder_server.engine import messages, process
 from encoder_server.engine.pipeline import Pipeline
@@ -156,6 +156,16 @@ def test_a_refused_checkpoint_is_told_and_ends_the_engine_with_status_3(tmp_path
     with ours, theirs:
         assert process.run(theirs, lambda: Pipeline.load(tmp_path), threads=1) == 3
         assert messages.receive(ours).message == messages.Refused(detail="config.json: missing or unreadable")
+
+
+def test_a_refusal_that_names_half_a_character_is_told_all_the_same() -> None:
+    def load() -> Pipeline:
+        raise RefusedError("weights: visual.\ud800 is missing")
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        assert process.run(theirs, load, threads=1) == 3
+        assert messages.receive(ours).message == messages.Refused(detail="weights: visual.? is missing")
 
 
 def test_an_engine_whose_front_dies_leaves_while_it_is_still_loading(checkpoint: Path) -> None:

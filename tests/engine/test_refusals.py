@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from encoder_server.encoders import RefusedError
+from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
 from encoder_server.engine.pipeline import Pipeline
 from tests.support.encoders import Variant
 
@@ -30,6 +31,17 @@ def test_a_missing_file_is_named(variant: Variant, file: str) -> None:
     folder = variant(PROCESSOR)
     (folder / file).unlink()
     assert refusal(folder).startswith(f"{file}: missing")
+
+
+def test_a_file_nested_too_deeply_is_named(variant: Variant) -> None:
+    folder = variant(PROCESSOR)
+    (folder / "config.json").write_text('{"a":' + "[" * 100_000)
+    assert refusal(folder) == "config.json: not JSON"
+
+
+def test_an_encoder_that_cannot_describe_itself_is_refused(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Qwen25VLEncoder, "describe")
+    assert refusal(checkpoint) == "the encoder failed to load; the engine's log has the reason"
 
 
 @pytest.mark.parametrize("file", ["config.json", PROCESSOR, WEIGHTS])

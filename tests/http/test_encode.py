@@ -1,5 +1,6 @@
 """POST /v1/encode over the full app."""
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -97,6 +98,12 @@ async def test_an_accept_that_cannot_be_met_is_not_acceptable(server: Server) ->
     assert (answer.status, answer.code) == (406, "not_acceptable")
 
 
+async def test_an_accept_header_may_come_in_several_lines(server: Server) -> None:
+    headers = [("Accept", "text/html"), ("Accept", "application/json")]
+    async with server.session.post(f"{server.url}/v1/encode", json=items((56, 56)), headers=headers) as answer:
+        assert (answer.status, answer.content_type) == (200, "application/json")
+
+
 async def test_unknown_paths_and_methods_answer_in_json(server: Server) -> None:
     assert ((await server.get("/nowhere")).code, (await server.get("/v1/encode")).code) == (
         "not_found",
@@ -162,3 +169,32 @@ async def test_neither_payload_nor_library_text_is_in_the_answer(server: Server)
     assert answer.code == "bad_media"
     for forbidden in (b"secret", secret[:12].encode(), b"BytesIO", b"0x", b"Pillow"):
         assert forbidden not in answer.body
+
+
+_POST = b"POST /v1/encode HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"SE\x00CRET / HTTP/1.1\r\n\r\n",
+        b"GET http://[secret HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nsec ret: x\r\n\r\n",
+        b"GET /" + b"secret" * 4000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        _POST + b"Content-Length: secret\r\n\r\n",
+        _POST + b"Expect: secret\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+        _POST + b"Content-Encoding: gzip\r\nConnection: close\r\nContent-Length: 6\r\n\r\nsecret",
+        _POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\nsecret\r\n",
+    ],
+)
+async def test_what_cannot_be_read_as_a_request_is_refused_in_our_own_words(server: Server, sent: bytes) -> None:
+    internal = await server.metric("encoder_requests_total", code="internal")
+    host, port = server.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(sent)
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    assert head.split()[1] == b"400"
+    assert json.loads(body)["error"]["code"] == "bad_request"
+    assert b"secret" not in body.lower()
+    assert await server.metric("encoder_requests_total", code="internal") == internal

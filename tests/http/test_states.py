@@ -158,6 +158,18 @@ async def test_an_order_for_another_boot_or_without_sense_is_ignored(start: Star
     assert identity["orders"] == {"probe": None, "restart": None}
 
 
+async def test_a_probe_that_was_done_is_not_done_again_though_another_came_between(start: Start) -> None:
+    server = await start()
+    boot = (await server.identity())["bootId"]
+    server.pod.cordon(**probe_order(boot, [], "first"))
+    await until(lambda: _probe_is(server, {"id": "first", "result": "passed"}))
+    server.pod.cordon(**probe_order(boot, [], "second"))
+    await until(lambda: _probe_is(server, {"id": "second", "result": "passed"}))
+    server.pod.write({"encoderpool.io/serving": "true"}, probe_order(boot, [], "first"))
+    await server.until_state("READY")
+    assert await _probe_is(server, {"id": "second", "result": "passed"})
+
+
 async def test_a_probe_that_kills_its_engine_has_failed(start: Start, checkpoint: Checkpoint) -> None:
     checkpoint.write(sizes={"640x480": "die"})
     server = await start()

@@ -100,6 +100,8 @@ class Server:
 class MemoryWorld(MemoryChildren):
     """The cluster port, the identities and the counters of one pool."""
 
+    sparse: str | None = None
+
     def __init__(self, **spec: Any) -> None:
         super().__init__()
         self.now = NOW

@@ -208,6 +208,25 @@ async def test_a_source_that_answers_badly_leaves_all_unknown(
     assert problem.startswith("Prometheus answered")
 
 
+async def test_a_source_that_knows_no_replica_at_all_says_so(server: tuple[FakePrometheus, Prometheus]) -> None:
+    fake, prometheus = server
+    fake.matrix = []
+    found, problem = await evidence(prometheus, "models", [a_replica(container_started_at=NOW - 600)], 30, NOW)
+    assert found == {}
+    assert problem is not None
+    assert "no encoder_token_checks_total of these pods" in problem
+    young = a_replica(container_started_at=NOW - 10)
+    assert await evidence(prometheus, "models", [young], 30, NOW) == ({"a": None}, None)
+
+
+async def test_a_window_that_holds_too_few_scrapes_says_so(server: tuple[FakePrometheus, Prometheus]) -> None:
+    fake, prometheus = server
+    fake.matrix = [a_series("a", "ok", [(NOW - 85 + 30 * step, "9") for step in range(3)])]
+    found, problem = await evidence(prometheus, "models", [a_replica(container_started_at=NOW - 600)], 60, NOW)
+    assert found == {"a": None}
+    assert problem == "Prometheus has too few samples of the last 60 s: a window must hold four scrapes"
+
+
 async def test_a_source_that_is_down_leaves_all_unknown() -> None:
     async with aiohttp.ClientSession() as session:
         found, problem = await evidence(Prometheus(session, "http://127.0.0.1:1"), "models", [a_replica()], 30, NOW)

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from encoder_operator import vocabulary
 from encoder_operator.identities import HttpIdentities
-from encoder_operator.observation import ProbeResult, Replica
+from encoder_operator.observation import Obstacle, ProbeResult, Replica
 from encoder_operator.orders import render_record
 from encoder_operator.replicas import replicas_of, workload_of
 from tests.support.replicas import a_record, a_replica
@@ -90,6 +90,55 @@ def test_a_pod_without_status_is_a_replica_of_which_nothing_is_known() -> None:
     del pod["status"]
     (found,) = replicas_of([pod])
     assert (found.address, found.ready, found.container_started_at) == (None, False, None)
+
+
+UNBOUND = 'persistentvolumeclaim "weights" not found'
+KILLED = {"terminated": {"reason": "OOMKilled", "exitCode": 137}}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "status", "told", "lasting"),
+    [
+        (
+            "no node takes it",
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "X", "message": UNBOUND}]},
+            f"no node takes it: {UNBOUND}",
+            True,
+        ),
+        (
+            "its image cannot be pulled",
+            {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}},
+            "container is waiting: ImagePullBackOff: not found",
+            True,
+        ),
+        (
+            "it ends again and again",
+            {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}, "lastState": KILLED},
+            "container is waiting: CrashLoopBackOff: OOMKilled with exit code 137",
+            True,
+        ),
+        (
+            "it is on its way",
+            {"state": {"waiting": {"reason": "ContainerCreating"}}},
+            "container is waiting: ContainerCreating",
+            False,
+        ),
+        ("it has just ended", {"state": KILLED}, "container ended: OOMKilled with exit code 137", False),
+    ],
+)
+def test_what_keeps_a_container_from_running_is_told(
+    sentence: str, status: dict[str, Any], told: str, lasting: bool
+) -> None:
+    pod = a_pod()
+    container = {"name": "encoder", **{key: status[key] for key in status if key != "conditions"}}
+    pod["status"] = {"conditions": status.get("conditions", []), "containerStatuses": [container]}
+    (found,) = replicas_of([pod])
+    assert found.obstacle == Obstacle(message=told, lasting=lasting), sentence
+
+
+def test_a_container_that_runs_has_no_obstacle() -> None:
+    (found,) = replicas_of([a_pod()])
+    assert found.obstacle is None
 
 
 def test_a_deployment_that_cannot_make_pods_says_why() -> None:

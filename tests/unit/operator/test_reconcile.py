@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from encoder_operator import vocabulary
-from encoder_operator.cluster import ChildKind
-from encoder_operator.errors import InvalidSpecError
+from encoder_operator.cluster import ChildKind, JsonObject
+from encoder_operator.errors import ForbiddenError, ForeignObjectError, InvalidSpecError
 from encoder_operator.reconcile import reconcile
 from tests.support.memory_world import MemoryWorld
 from tests.support.replicas import FINGERPRINT, OTHER_FINGERPRINT
@@ -108,6 +110,21 @@ async def test_a_second_cordon_counts_once_more() -> None:
     assert (world.record(0)["times"], world.record(0)["state"]) == (2, "Cordoned")
 
 
+async def test_a_size_that_fails_on_all_costs_one_replica_however_its_requests_are_spread() -> None:
+    world = await a_ready_pool()
+    for index in range(3):
+        world.server(index).fault = True
+    for hit in range(3):
+        for index in range(3):
+            bad = 40 if index == hit else 0
+            world.count(index, good=120 - bad, bad=bad, media=bad)
+        await world.passes(8, seconds=0.5)
+        world.now += 60
+        world.counters.clear()
+    assert [world.label(index) for index in range(3)] == ["false", "true", "true"]
+    assert [event["reason"] for event in world.events.values()].count("RevisionFault") > 0
+
+
 async def test_when_all_mismatch_nobody_is_touched() -> None:
     world = await a_ready_pool()
     for index in range(3):
@@ -191,6 +208,31 @@ async def test_a_lost_status_is_adopted_from_the_children_and_nothing_is_relearn
     assert world.condition()["reason"] == "ReferenceSuspect"
 
 
+async def test_a_pool_made_anew_adopts_nothing_of_the_one_before_it() -> None:
+    """Its checkpoint may be another by now, and what was learned of the old one would hold every replica."""
+    world = await a_ready_pool()
+    assert world.pool is not None
+    del world.pool["status"]
+    world.pool["metadata"]["uid"] = "another"
+    for server in world.servers.values():
+        server.fingerprint = OTHER_FINGERPRINT
+    with pytest.raises(ForeignObjectError):
+        await world.passes(1)
+    assert world.condition()["reason"] == "InvalidSpec"
+    config_map = copy.deepcopy(world.objects[ChildKind.CONFIG_MAP, "vision-identities"])
+    read = world.get_config_map
+
+    async def read_just_before_it_goes(namespace: str, name: str) -> JsonObject | None:
+        world.get_config_map = read  # type: ignore[method-assign]
+        world.objects.clear()
+        return config_map
+
+    world.get_config_map = read_just_before_it_goes  # type: ignore[method-assign]
+    await world.passes(6)
+    assert world.pool["status"]["fingerprint"] == OTHER_FINGERPRINT
+    assert world.condition()["reason"] == "AsExpected"
+
+
 async def test_teachers_that_disagree_teach_nothing() -> None:
     world = MemoryWorld()
     await world.passes(1)
@@ -207,6 +249,54 @@ async def test_teachers_that_disagree_teach_nothing() -> None:
     assert world.condition()["reason"] == "FingerprintDrift"
 
 
+@pytest.mark.parametrize("kill_at", [0, *range(1, 8)])
+async def test_from_off_to_learn_nobody_stops_serving(kill_at: int) -> None:
+    world = MemoryWorld()
+    assert world.pool is not None
+    identity = world.pool["spec"]["model"]["identity"]
+    identity["policy"] = "Off"
+    await world.passes(4)
+    assert world.pool["status"]["servingReplicas"] == 3
+    identity["policy"] = "Learn"
+    for _ in range(8):
+        await world.passes_with_a_kill(1, kill_at, after_write=True)
+        assert world.pool["status"]["servingReplicas"] == 3
+        assert all(pod["status"]["conditions"][0]["status"] == "True" for pod in world.pod_objects.values())
+    assert world.pool["status"]["fingerprint"] == FINGERPRINT
+    assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
+
+
+@pytest.mark.parametrize("kill_at", [0, *range(1, 8)])
+async def test_a_wrong_pin_that_is_taken_back_is_not_kept_as_if_learned(kill_at: int) -> None:
+    world = await a_ready_pool()
+    assert world.pool is not None
+    identity = world.pool["spec"]["model"]["identity"]
+    identity |= {"policy": "Pinned", "pinned": {"fingerprint": OTHER_FINGERPRINT}}
+    await world.passes(3)
+    assert world.condition()["reason"] == "RevisionFault"
+    assert world.pool["status"]["heldReplicas"] == 3
+    identity["policy"] = "Learn"
+    del identity["pinned"]
+    await world.passes_with_a_kill(6, kill_at, after_write=True)
+    assert world.pool["status"]["fingerprint"] == FINGERPRINT
+    assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
+
+
+async def test_a_right_pin_that_is_taken_back_is_kept_though_most_have_drifted() -> None:
+    world = await a_ready_pool()
+    assert world.pool is not None
+    identity = world.pool["spec"]["model"]["identity"]
+    identity |= {"policy": "Pinned", "pinned": {"fingerprint": FINGERPRINT}}
+    for index in (0, 1):
+        world.server(index).fingerprint = OTHER_FINGERPRINT
+    await world.passes(3)
+    identity["policy"] = "Learn"
+    del identity["pinned"]
+    await world.passes(4)
+    assert world.pool["status"]["fingerprint"] == FINGERPRINT
+    assert world.condition()["reason"] == "ReferenceSuspect"
+
+
 async def test_an_invalid_spec_is_told_with_its_field() -> None:
     world = await a_ready_pool()
     assert world.pool is not None
@@ -218,6 +308,19 @@ async def test_an_invalid_spec_is_told_with_its_field() -> None:
     assert "spec.replicas" in world.condition()["message"]
     assert world.pool["status"]["observedGeneration"] == 2
     assert len(world.pod_objects) == 3
+
+
+async def test_what_a_quota_forbids_is_told() -> None:
+    world = MemoryWorld()
+
+    async def refuse(manifest: JsonObject) -> JsonObject:
+        raise ForbiddenError(403, 'services "vision" is forbidden: exceeded quota')
+
+    world.apply_child = refuse  # type: ignore[method-assign]
+    with pytest.raises(ForbiddenError):
+        await world.passes(1)
+    assert (world.condition()["status"], world.condition()["reason"]) == ("False", "DeadlineExceeded")
+    assert "exceeded quota" in world.condition()["message"]
 
 
 async def test_a_deleted_pool_needs_no_further_look() -> None:

@@ -14,7 +14,7 @@ from encoder_operator.observation import Replica, Workload
 from encoder_operator.plan import plan
 from encoder_operator.recall import Children, recall
 from encoder_operator.rollout import advance
-from encoder_operator.spec import EncoderPool
+from encoder_operator.spec import EncoderPool, IdentityPolicy
 from encoder_operator.standing import Expected, Revision, Role, Standing
 from tests.support.pool_objects import a_pool
 from tests.support.replicas import (
@@ -89,7 +89,7 @@ def test_what_served_but_has_no_deployment_any_more_stands_no_longer() -> None:
 
 
 def test_a_lost_status_is_adopted_from_the_children() -> None:
-    known = manifests.expected_identity(POOL, REVISION, EXPECTED)
+    known = manifests.expected_identity(POOL, REVISION, IdentityPolicy.LEARN, EXPECTED)
     children = Children(
         deployments=[*deployments(OLD), *deployments(POOL, ready=1)], identities={f"{REVISION}.json": known}
     )
@@ -106,7 +106,7 @@ def test_a_config_map_that_a_person_broke_teaches_nothing(text: str) -> None:
 
 def test_the_status_speaks_before_the_config_map() -> None:
     pool = with_status(POOL, written((REVISION, "Current", OTHER_FINGERPRINT)))
-    known = manifests.expected_identity(POOL, REVISION, EXPECTED)
+    known = manifests.expected_identity(POOL, REVISION, IdentityPolicy.LEARN, EXPECTED)
     found = recall(pool, Children(deployments=(), identities={f"{REVISION}.json": known}), NOW)
     assert found.revisions[0].expected == Expected(fingerprint=OTHER_FINGERPRINT, signature=None)
 

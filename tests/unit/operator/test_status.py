@@ -13,7 +13,7 @@ import pytest
 from encoder_operator import vocabulary
 from encoder_operator.cordon import cordon
 from encoder_operator.judge import judge
-from encoder_operator.observation import Observation, Replica, Workload
+from encoder_operator.observation import CordonState, Identity, Observation, Obstacle, Replica, Workload
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Role
 from encoder_operator.status import refused, status
@@ -26,6 +26,7 @@ from tests.support.replicas import (
     REVISION,
     a_record,
     a_replica,
+    an_identity,
     cordoned,
     counted,
     held,
@@ -173,6 +174,65 @@ def test_a_workload_that_cannot_progress_is_told() -> None:
     found = told(world, role=Role.TARGET)
     assert condition(found, "Progressing")["reason"] == "DeadlineExceeded"
     assert "exceeded quota" in condition(found, "Ready")["message"]
+
+
+UNBOUND = Obstacle(message='no node takes it: persistentvolumeclaim "weights" not found', lasting=True)
+REFUSED = an_identity(
+    state="FAILED", reason="LoadFailed", message="no vision tower in it", fingerprint=None, signature=None, probe=None
+)
+LOADING = an_identity(
+    state="STARTING", reason="Loading", message="an engine is loading", fingerprint=None, signature=None, probe=None
+)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "replica", "reason", "words"),
+    [
+        ("no node takes it", a_replica("b", ready=False, identity=None, obstacle=UNBOUND), "DeadlineExceeded", UNBOUND),
+        ("its checkpoint is refused", a_replica("b", ready=False, identity=REFUSED), "DeadlineExceeded", REFUSED),
+    ],
+)
+def test_the_cause_is_named_before_what_will_come_by_itself(
+    sentence: str, replica: Replica, reason: str, words: Obstacle | Identity
+) -> None:
+    found = told(observed([a_replica("a", ready=False, identity=LOADING), replica]), role=Role.TARGET)
+    for kind in ("Ready", "Progressing"):
+        made = condition(found, kind)
+        assert (made["status"], made["reason"]) == ("False", reason), sentence
+        assert words.message in made["message"]
+        assert "b: " in made["message"]
+
+
+def test_a_pool_that_loads_for_the_first_time_is_learning() -> None:
+    world = observed([a_replica(name, ready=False, identity=LOADING) for name in "abc"])
+    stands = standing(None, Role.TARGET)
+    judgement = judge(POOL, stands, world)
+    ready = condition(status(POOL, stands, world, judgement, cordon(POOL, stands, world, judgement)), "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "Learning")
+    assert ready["message"] == "0 of 3 replicas serve; a: STARTING (Loading): an engine is loading"
+
+
+def test_a_deployment_that_gave_up_does_not_hide_why() -> None:
+    late = Workload(revision=REVISION, desired=3, created=3, ready=0, message="has timed out progressing")
+    replicas = (a_replica(ready=False, identity=None, obstacle=UNBOUND),)
+    found = told(replace(observed(replicas), workloads=(late,)), role=Role.TARGET)
+    for kind in ("Ready", "Progressing"):
+        assert "has timed out progressing" in condition(found, kind)["message"]
+        assert UNBOUND.message in condition(found, kind)["message"]
+
+
+def test_a_cordoned_replica_that_does_not_come_up_says_why() -> None:
+    crashing = Obstacle(message="container is waiting: CrashLoopBackOff", lasting=True)
+    for victim in (cordoned(obstacle=crashing, identity=None), cordoned(identity=REFUSED)):
+        ready = condition(told(observed(three(victim))), "Ready")
+        assert ready["reason"] == "TokenMismatch"
+        assert "CrashLoopBackOff" in ready["message"] or "no vision tower" in ready["message"]
+
+
+def test_a_persons_cordon_is_not_told_with_an_old_record_of_ours() -> None:
+    before = a_record(state=CordonState.RELEASED, released_at=NOW - 100)
+    found = told(observed(three(a_replica(serving=False, ready=False, cordon=before))))
+    assert found["cordoned"] == [{"name": "a", "message": "label encoderpool.io/serving was set by a person"}]
 
 
 def test_a_refused_spec_keeps_what_is_known() -> None:

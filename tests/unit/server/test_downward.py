@@ -42,6 +42,12 @@ def test_sizes_beyond_what_a_caller_may_send_are_left_out() -> None:
     assert pod.probe.sizes_for(("audio",), 16_777_216) == ()
 
 
+def test_sizes_are_kept_while_nobody_knows_yet_which_modalities_there_are() -> None:
+    pod = read_pod("", annotation("probe"))
+    assert pod.probe is not None
+    assert pod.probe.sizes_for(None, 16_777_216) == pod.probe.sizes_for(("image",), 16_777_216) != ()
+
+
 @given(st.text())
 def test_whatever_an_annotation_holds_it_never_fails(value: str) -> None:
     pod = read_pod(value, f"{ORDERS['probe']['annotation']}={json.dumps(value)}")

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from typing import Any
 
 import pytest
 import safetensors
@@ -44,6 +45,15 @@ def test_an_unknown_fields_name_is_bounded_and_harmless() -> None:
 
 
 @pytest.mark.parametrize(
+    ("field", "limit"), [({"modality": "x" * 33}, "32"), ({"expected_tokens": 2**31}, "2147483647")]
+)
+def test_a_field_over_its_limit_is_named_with_the_limit(field: dict[str, Any], limit: str) -> None:
+    item = {"modality": "image", "data": "eA==", **field}
+    with pytest.raises(errors.BadRequestError, match=rf"items\[0\]\.{next(iter(field))} .*{limit}"):
+        parse(json.dumps({"items": [item]}).encode(), 16)
+
+
+@pytest.mark.parametrize(
     ("accept", "form"),
     [
         (None, Form.SAFETENSORS),
@@ -54,6 +64,9 @@ def test_an_unknown_fields_name_is_bounded_and_harmless() -> None:
         ("application/json;q=0.2, application/vnd.safetensors", Form.SAFETENSORS),
         ("Application/JSON", Form.JSON),
         ("application/json, */*;q=0.1", Form.JSON),
+        ("*/*, application/vnd.safetensors;q=0", Form.JSON),
+        ("application/json;q=0, application/*", Form.SAFETENSORS),
+        ("*/*;q=nan, application/json;q=0.1", Form.JSON),
     ],
 )
 def test_accept_chooses_the_form(accept: str | None, form: Form) -> None:

@@ -1,0 +1,30 @@
+"""Wording: what a replica said of itself, in the words that a pool's user reads.
+
+Place: used by judge's rules; pure. Must never: judge, or leave out what was measured.
+"""
+
+from __future__ import annotations
+
+from encoder_operator import vocabulary
+from encoder_operator.observation import Identity, ItemReport, Replica
+
+
+def item_words(item: ItemReport) -> str:
+    """One item in words, as a user reads it: which, how large, what was promised and what was produced."""
+    size = f"{item.size.modality} {item.size.width}x{item.size.height}"
+    produced = "nothing" if item.produced is None else str(item.produced)
+    return f"item {item.index} ({size}) promised {item.promised}, produced {produced}"
+
+
+def state_words(identity: Identity) -> str:
+    """The state that a replica is in, with its own reason and message."""
+    return f"{identity.state} ({identity.reason}): {identity.message}"
+
+
+def why_not_repaired(replica: Replica) -> str:
+    """What keeps a cordoned replica from being tried, where that is another matter than its cordon; to be told
+    behind the cordon's own message."""
+    identity = replica.identity
+    if identity is None:
+        return "" if replica.obstacle is None else f"; {replica.obstacle.message}"
+    return f"; {state_words(identity)}" if identity.state == vocabulary.STATE_FAILED else ""
