@@ -24,6 +24,7 @@ class ChildKind(Enum):
     CONFIG_MAP = "ConfigMap"
     SERVICE = "Service"
     DEPLOYMENT = "Deployment"
+    DISRUPTION_BUDGET = "PodDisruptionBudget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

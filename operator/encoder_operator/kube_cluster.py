@@ -26,6 +26,7 @@ _COLLECTIONS = {
     ChildKind.CONFIG_MAP: ("/api/v1", "configmaps"),
     ChildKind.SERVICE: ("/api/v1", "services"),
     ChildKind.DEPLOYMENT: ("/apis/apps/v1", "deployments"),
+    ChildKind.DISRUPTION_BUDGET: ("/apis/policy/v1", "poddisruptionbudgets"),
 }
 
 

@@ -58,6 +58,11 @@ def service_account_name(pool: str) -> str:
     return _fitted(pool, "-encoder", _OBJECT_NAME)
 
 
+def disruption_budget_name(pool: str) -> str:
+    """The name of the pool's PodDisruptionBudget: the pool's own."""
+    return pool
+
+
 def identities_name(pool: str) -> str:
     """The name of the ConfigMap of expected identities."""
     return _fitted(pool, "-identities", _OBJECT_NAME)

@@ -60,6 +60,7 @@ def plan(pool: EncoderPool, standing: Standing) -> Plan:
             manifests.service_account(pool),
             manifests.identities(pool, expected),
             manifests.service(pool),
+            manifests.disruption_budget(pool),
             *(manifests.deployment(pool, revision, template) for revision, template in templates.items()),
         ),
     )

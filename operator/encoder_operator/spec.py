@@ -22,10 +22,12 @@ from encoder_operator.spec_model import (
     Source,
     parse_model,
 )
+from encoder_operator.spec_placement import DisruptionSpec, parse_disruption
 from encoder_operator.spec_quarantine import Management, Mode, QuarantineSpec, Share, parse_quarantine
 
 __all__ = [
     "ClaimSource",
+    "DisruptionSpec",
     "EncoderPool",
     "IdentityPolicy",
     "IdentitySpec",
@@ -87,6 +89,7 @@ class PoolSpec:
     server: ServerSpec
     integrity: IntegritySpec
     quarantine: QuarantineSpec
+    disruption: DisruptionSpec
     management: Management
 
 
@@ -150,6 +153,7 @@ def _spec(spec: Fields) -> PoolSpec:
         ),
         integrity=_integrity(spec.object("integrity")),
         quarantine=parse_quarantine(spec.object("quarantine")),
+        disruption=parse_disruption(spec.object("disruption")),
         management=spec.choice("management", Management),
     )
 

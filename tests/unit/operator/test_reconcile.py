@@ -229,5 +229,5 @@ async def test_a_deleted_pool_needs_no_further_look() -> None:
 async def test_pools_children_are_the_plans() -> None:
     world = await a_ready_pool()
     kinds = sorted(kind.value for kind, _ in world.objects)
-    assert kinds == ["ConfigMap", "Deployment", "Service", "ServiceAccount"]
+    assert kinds == ["ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount"]
     assert (ChildKind.SERVICE, "vision") in world.objects
