@@ -7,6 +7,7 @@ state outside the app.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -113,10 +114,11 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     given = request.headers.get(keys.REQUEST_ID_HEADER, "")
     request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
     with request.app[keys.CONNECTIONS].busy(request.protocol):
-        answer = await _in_stream(request, await _handle(request, handler))
-        if answer.prepared:
-            await answer.write_eof()
-            return answer
+        answer = await _handle(request, handler)
+        stream: Stream | None = request.get(STREAM)
+        if stream is not None and stream.opened:
+            await _end(stream, answer)
+            return stream.response
         answer.headers[keys.REQUEST_ID_HEADER] = request[keys.REQUEST_ID]
         if request.app[keys.REPLICA].standing.state is not State.READY:
             answer.force_close()
@@ -125,13 +127,13 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         return answer
 
 
-async def _in_stream(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
-    """Return `answer`, or, where the promises were sent before it, the stream with an error as its last part."""
-    stream: Stream | None = request.get(STREAM)
-    if stream is None or not stream.opened or not isinstance(answer, web.Response):
-        return answer
-    body = answer.body if isinstance(answer.body, bytes) else b""
-    return await stream.finish(answer.content_type, body, answer.status)
+async def _end(stream: Stream, answer: web.StreamResponse) -> None:
+    """End an answer whose promises were sent; `answer` is the stream's own, or the error that came after them."""
+    # A caller who left while it was written needs no answer, and there is nobody else to tell.
+    with contextlib.suppress(ConnectionError):
+        if isinstance(answer, web.Response) and isinstance(answer.body, bytes):
+            await stream.finish(answer.content_type, answer.body, answer.status)
+        await stream.response.write_eof()
 
 
 async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:

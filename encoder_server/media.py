@@ -52,11 +52,11 @@ def take(body: Body, modalities: Sequence[str], limits: Limits) -> tuple[Medium,
 
     Raises BadRequestError, BadMediaError, LimitExceededError or UnsupportedModalityError; each names the item.
     """
-    items: Sequence[EncodeItem] | Sequence[Part]
+    items: list[EncodeItem | Part] = []
     if multipart.is_form(body.content_type):
-        items = multipart.read_form(body.content_type or "", body.data, limits.max_items)
+        items += multipart.read_form(body.content_type or "", body.data, limits.max_items)
     else:
-        items = parse(body.data, limits.max_items).items
+        items += parse(body.data, limits.max_items).items
     for index, item in enumerate(items):
         if item.modality not in modalities:
             known = ", ".join(sorted(modalities))

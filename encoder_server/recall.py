@@ -44,7 +44,9 @@ class Recall:
     async def begin(self, media: Sequence[Medium], measured: Measured, fingerprint: str, revision: str) -> Encoding:
         """Take from the cache what is there, and have the rest encoded; to be left by its context manager."""
         keys = self._keys(media, measured, fingerprint, revision)
-        found = await asyncio.to_thread(_read, self._find(keys))
+        entries = self._find(keys)
+        # In a thread, because a checksum is over all of the rows.
+        found = await asyncio.to_thread(_read, entries) if entries else {}
         hits: dict[int, Hit] = {}
         for medium in media:
             hit = self._hit(medium, keys.get(medium.index), found.get(medium.index), measured)

@@ -138,6 +138,13 @@ class Server(Client):
     model: Path
     pod: Pod
     expected: Path
+    app: web.Application
+
+    @property
+    def batches(self) -> list[list[str]]:
+        """The sizes in each batch that an engine was given."""
+        log = self.model / "batches"
+        return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
 
 
 class Start(Protocol):
@@ -184,6 +191,7 @@ async def serving(
                 model=checkpoint.directory,
                 pod=pod,
                 expected=expected,
+                app=application,
             )
             await server.until_state(state)
             yield server
