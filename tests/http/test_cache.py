@@ -50,6 +50,15 @@ async def test_no_cache_encodes_everything(start: Start) -> None:
     assert await server.metric("encoder_cache_misses_total", **MEMORY) == 0
 
 
+async def test_a_replica_whose_callers_repeat_themselves_still_gives_evidence(start: Start) -> None:
+    server = await start("--evidence-seconds=0.000001")
+    for _ in range(2):
+        answer = await server.encode(items((56, 56), (56, 84), (56, 112)))
+        assert [item["index"] for item in answer.json["items"]] == [0, 1, 2]
+    assert [len(batch) for batch in server.batches] == [3, 1]
+    assert (await checks(server, "fresh"), await checks(server, "cached")) == (4, 2)
+
+
 async def test_room_is_made_and_counted(start: Start) -> None:
     server = await start("--cache-bytes=5000")
     for size in ((56, 56), (56, 57), (56, 58), (56, 56)):

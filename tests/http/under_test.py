@@ -176,7 +176,7 @@ async def serving(
     """A server with these arguments; outside a pool it serves once it is probed."""
     pod, expected = Pod(folder / "pod"), folder / f"{REVISION}.json"
     options = ["serve", str(checkpoint.directory), "--port=0", "--engines=1", f"--revision={REVISION}"]
-    options += ["--backoff-seconds=0.05", f"--pod-directory={pod.directory}", *arguments]
+    options += ["--backoff-seconds=0.05", "--evidence-seconds=3600", f"--pod-directory={pod.directory}", *arguments]
     if in_pool:
         options.append(f"--expected-identity={expected}")
     settings = cli.read_settings(options, {"POD_NAME": "vision-1", "POD_UID": "0b6b"})
