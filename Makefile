@@ -44,12 +44,16 @@ test: ## Everything: packages, check, the engine's tests, and a real cluster, st
 	@$(step) "end-to-end tests" $(cluster) run pytest tests/e2e
 
 .PHONY: e2e
-e2e: venv ## Only the end-to-end tests, on the cluster that is up or one that ENCODERPOOL_E2E_CONTEXTS allows
+e2e: ## Only the end-to-end tests, on the cluster that is up or one that ENCODERPOOL_E2E_CONTEXTS allows
+	@$(enter) kubectl version >/dev/null
+	@$(MAKE) venv
 	@$(step) "end-to-end tests" $(enter) pytest tests/e2e
 
 .PHONY: kind-test
-kind-test: venv ## The end-to-end tests on a kind cluster: needs a Docker engine and kind
-	@tests/kind/kind
+kind-test: ## The end-to-end tests on a kind cluster: needs a Docker engine and kind
+	@tests/kind/kind needs
+	@$(MAKE) venv
+	@tests/kind/kind test
 
 .PHONY: demo
 demo: ## Set everything up, then show a pool that notices, cordons and repairs; the cluster stays up
