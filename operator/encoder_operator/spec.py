@@ -22,11 +22,23 @@ from encoder_operator.spec_model import (
     Source,
     parse_model,
 )
-from encoder_operator.spec_placement import DisruptionSpec, parse_disruption
+from encoder_operator.spec_placement import (
+    Accelerator,
+    Device,
+    DisruptionSpec,
+    RolloutSpec,
+    Strategy,
+    parse_accelerator,
+    parse_disruption,
+    parse_rollout,
+    runs_on_cuda,
+)
 from encoder_operator.spec_quarantine import Management, Mode, QuarantineSpec, Share, parse_quarantine
 
 __all__ = [
+    "Accelerator",
     "ClaimSource",
+    "Device",
     "DisruptionSpec",
     "EncoderPool",
     "IdentityPolicy",
@@ -40,10 +52,13 @@ __all__ = [
     "Pinned",
     "PoolSpec",
     "QuarantineSpec",
+    "RolloutSpec",
     "ServerSpec",
     "Share",
     "Source",
+    "Strategy",
     "parse",
+    "runs_on_cuda",
 ]
 
 
@@ -58,8 +73,9 @@ class ModalitySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """spec.server: requests in flight for each replica, and seconds until a request's deadline."""
+    """spec.server: the device, requests in flight for each replica, and seconds until a request's deadline."""
 
+    device: Device
     max_in_flight: int
     deadline_seconds: int
 
@@ -86,7 +102,9 @@ class PoolSpec:
     image_pull_policy: str
     image_pull_secrets: tuple[str, ...]
     resources: Mapping[str, Any] = field(hash=False)
+    accelerator: Accelerator | None
     server: ServerSpec
+    rollout: RolloutSpec
     integrity: IntegritySpec
     quarantine: QuarantineSpec
     disruption: DisruptionSpec
@@ -138,7 +156,7 @@ def parse(body: Mapping[str, Any]) -> EncoderPool:
 
 def _spec(spec: Fields) -> PoolSpec:
     secrets = spec.objects("imagePullSecrets") if spec.has("imagePullSecrets") else ()
-    server = spec.object("server")
+    server, resources = spec.object("server"), _resources(spec.object("resources")) if spec.has("resources") else {}
     return PoolSpec(
         model=parse_model(spec.object("model")),
         modalities=_modalities(spec),
@@ -146,11 +164,14 @@ def _spec(spec: Fields) -> PoolSpec:
         image=spec.text("image", r"\S+", "an image, without spaces"),
         image_pull_policy=spec.choice("imagePullPolicy", _PullPolicy).value,
         image_pull_secrets=tuple(secret.text("name") for secret in secrets),
-        resources=_resources(spec.object("resources")) if spec.has("resources") else {},
+        resources=resources,
+        accelerator=parse_accelerator(spec, [name for named in resources.values() for name in named]),
         server=ServerSpec(
+            device=server.choice("device", Device),
             max_in_flight=server.integer("maxInFlight", 1, 65536),
             deadline_seconds=server.integer("deadlineSeconds", 1, 3600),
         ),
+        rollout=parse_rollout(spec.object("rollout")),
         integrity=_integrity(spec.object("integrity")),
         quarantine=parse_quarantine(spec.object("quarantine")),
         disruption=parse_disruption(spec.object("disruption")),
