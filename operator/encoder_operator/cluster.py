@@ -71,6 +71,10 @@ class Cluster(Protocol):
         """Set labels and annotations (None removes) of exactly this pod: ConflictError if its name is
         another's by now, and nothing at all if it is gone."""
 
+    async def evict_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Evict exactly this pod: ConflictError if its name is another's by now, EvictionBlockedError where it may
+        not go now. It is asked once and not waited for; a pod that is gone is done."""
+
     def watch_pods(self, namespace: str | None) -> AsyncIterator[PodEvent]:
         """The pods of all pools in a namespace (None: in all), listed, then watched, without end. Errors and
         gaps are dealt with inside: each gap ends with another PodsListed."""

@@ -98,6 +98,13 @@ def identities(pool: EncoderPool, identities: Mapping[str, str]) -> JsonObject:
     return made
 
 
+def history(pool: EncoderPool, kept: Mapping[str, str]) -> JsonObject:
+    """The ConfigMap of the revisions that may be gone back to."""
+    made = _object(pool, "v1", "ConfigMap", names.history_name(pool.name))
+    made["data"] = dict(kept)
+    return made
+
+
 def expected_identity(pool: EncoderPool, revision: str, expected: Expected | None) -> str:
     """The file that tells a revision's replicas what they must be (tests/contract/expected.json)."""
     identity = pool.spec.model.identity

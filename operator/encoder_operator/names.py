@@ -77,6 +77,11 @@ def identities_name(pool: str) -> str:
     return _fitted(pool, "-identities", _OBJECT_NAME)
 
 
+def history_name(pool: str) -> str:
+    """The name of the ConfigMap of the revisions that may be gone back to."""
+    return _fitted(pool, "-revisions", _OBJECT_NAME)
+
+
 def identity_key(revision: str) -> str:
     """The key in that ConfigMap, and the file's name in the pod, for one revision."""
     return f"{revision}.json"

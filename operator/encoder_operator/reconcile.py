@@ -27,6 +27,7 @@ from encoder_operator.observation import Observation
 from encoder_operator.observe import Sources, observe
 from encoder_operator.plan import plan
 from encoder_operator.recall import Children, recall
+from encoder_operator.rejection import settle
 from encoder_operator.rollout import advance
 from encoder_operator.spec import EncoderPool, Management, parse
 from encoder_operator.standing import Standing
@@ -78,7 +79,10 @@ async def _reconcile(pool: EncoderPool, world: World) -> float:
     done = await act(world.cluster, pool.namespace, decided.actions)
     if active:
         await refresh(world.cluster, pool.namespace, observation.replicas, wanted.identities)
-    advanced = advance(pool, standing, observation, judgement) if active else standing
+    advanced = standing
+    if active:
+        advanced = advance(pool, standing, observation, judgement)
+        advanced = settle(pool, advanced, observation, decided.end)
     told = status(pool, advanced, observation, judgement, decided)
     if told != pool.status:
         await world.cluster.patch_pool_status(pool.namespace, pool.name, told)
@@ -91,9 +95,11 @@ async def _reconcile(pool: EncoderPool, world: World) -> float:
 
 async def _children(pool: EncoderPool, cluster: Cluster) -> Children:
     identities = await cluster.get_config_map(pool.namespace, names.identities_name(pool.name))
+    kept = await cluster.get_config_map(pool.namespace, names.history_name(pool.name))
     return Children(
         deployments=await cluster.list_deployments(pool.namespace, pool.name),
         identities=(identities or {}).get("data") or {},
+        history=(kept or {}).get("data") or {},
     )
 
 
@@ -122,7 +128,7 @@ def _next_look(
 
 
 def _decided(standing: Standing) -> set[tuple[object, ...]]:
-    return {(each.hash, each.role, each.expected) for each in standing.revisions}
+    return {(each.hash, each.role, each.expected, each.replaced) for each in standing.revisions}
 
 
 def _count(pool: EncoderPool, observation: Observation, done: Sequence[Action], metrics: Metrics) -> None:

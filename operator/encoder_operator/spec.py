@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from encoder_operator import vocabulary
 from encoder_operator.fields import Fields
 from encoder_operator.spec_model import (
     ClaimSource,
@@ -113,7 +114,8 @@ class PoolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderPool:
-    """One pool: who it is, which generation of its spec this is, and the status that was last written."""
+    """One pool: who it is, which generation of its spec this is, the status that was last written, and which
+    rejected revision its annotation asks to try again."""
 
     name: str
     namespace: str
@@ -121,6 +123,7 @@ class EncoderPool:
     generation: int
     spec: PoolSpec
     status: Mapping[str, Any] = field(hash=False)
+    retry: str | None
 
 
 class _PullPolicy(Enum):
@@ -151,7 +154,13 @@ def parse(body: Mapping[str, Any]) -> EncoderPool:
         generation=metadata.integer("generation", 1, 2**63 - 1),
         spec=_spec(root.object("spec")),
         status=root.mapping("status") if root.has("status") else {},
+        retry=_annotation(metadata, vocabulary.ANNOTATION_RETRY),
     )
+
+
+def _annotation(metadata: Fields, name: str) -> str | None:
+    value = metadata.mapping("annotations").get(name) if metadata.has("annotations") else None
+    return value if isinstance(value, str) else None
 
 
 def _spec(spec: Fields) -> PoolSpec:
