@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from encoder_operator import manifests, names
+from encoder_operator import history, manifests, names
 from encoder_operator.judge import judge
 from encoder_operator.learning import lesson
 from encoder_operator.observation import Replica, Workload
@@ -15,7 +15,7 @@ from encoder_operator.plan import plan
 from encoder_operator.recall import Children, recall
 from encoder_operator.rollout import advance
 from encoder_operator.spec import EncoderPool
-from encoder_operator.standing import Expected, Revision, Role, Standing
+from encoder_operator.standing import Expected, Kept, Revision, Role, Standing
 from tests.support.pool_objects import a_pool
 from tests.support.replicas import (
     EXPECTED,
@@ -209,3 +209,25 @@ def test_the_target_serves_alone_once_it_is_ready_in_full(
 def test_a_target_at_fault_is_not_promoted() -> None:
     replicas = [a_replica(name, ready=True, identity=an_identity(probe=FAILED)) for name in "abc"]
     assert roles(advanced(POOL, two_revisions(), replicas))[0] == (OLD_HASH, Role.CURRENT)
+
+
+def kept_of(*found: tuple[str, str]) -> tuple[Kept, ...]:
+    return tuple(Kept(hash=name, expected=EXPECTED, template={"spec": {}}, since=since) for name, since in found)
+
+
+def test_a_history_is_read_as_it_was_written() -> None:
+    kept = kept_of(("b", "2027-01-15T09:00:00Z"), ("a", "2027-01-15T08:00:00Z"))
+    assert history.read(history.render(kept)) == kept
+    assert history.read({"x.json": "{", "y.json": "[]", "z.json": '{"hash": "a"}'}) == ()
+
+
+def test_a_history_holds_what_serves_and_two_before_it() -> None:
+    kept = kept_of(*((name, f"2027-01-15T0{index}:00:00Z") for index, name in enumerate("abc")))
+    now = Revision(
+        hash="d", role=Role.CURRENT, expected=None, distinct_identities=0, reason="", since="2027-01-15T08:00:00Z"
+    )
+    grown = history.served(kept, now, {"spec": {}}, "2027-01-15T08:00:00Z")
+    assert [each.hash for each in grown] == ["d", "c", "b"]
+    assert history.served(grown, now, {"spec": {}}, "2027-01-15T09:00:00Z") == grown, "an unchanged world stays"
+    again = replace(now, hash="b")
+    assert [each.hash for each in history.served(grown, again, {"spec": {}}, "2027-01-15T09:00:00Z")] == ["b", "d", "c"]
