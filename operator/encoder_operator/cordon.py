@@ -19,7 +19,6 @@ from encoder_operator.backoff import next_in_a_row
 from encoder_operator.budget import Blocked, allow
 from encoder_operator.eviction import End, evict_one, may_evict
 from encoder_operator.hand import by_hand
-from encoder_operator.history import successor
 from encoder_operator.ladder import Ladder, next_rung
 from encoder_operator.observation import CordonRecord, CordonState, Identity, Observation, Replica, Size
 from encoder_operator.spec import EncoderPool, Management, Mode
@@ -53,7 +52,7 @@ def cordon(pool: EncoderPool, standing: Standing, observation: Observation, judg
     at_fault, blocked = _at_fault(pool, observation, judgement, others)
     rungs = tuple(_rungs(pool, standing, observation, others))
     ends = [each for each in rungs if isinstance(each, Evict)]
-    evictions, end = evict_one(pool, standing, observation, ends)
+    evictions, end = evict_one(pool, standing, ends)
     own = (*(each for each in rungs if each not in ends), *at_fault, *evictions)
     acts = pool.spec.quarantine.mode is not Mode.OBSERVE
     return CordonPlan(
@@ -72,11 +71,10 @@ def _rungs(
     for replica in replicas:
         if is_cordoned_here(replica):
             revision = revisions.get(replica.revision)
-            back = successor(standing.past.kept, replica.revision)
             ladder = Ladder(
                 pool=pool,
                 expected=revision.expected if revision else None,
-                evicts=may_evict(pool, revision, replica, has_successor=back is not None),
+                evicts=may_evict(pool, standing, observation, replica),
                 now=observation.at,
             )
             yield from next_rung(ladder, replica)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from encoder_operator import vocabulary
 from encoder_operator.actions import Evict, is_cordoned_here
+from encoder_operator.history import successor
 from encoder_operator.observation import Observation, Replica
 from encoder_operator.spec import EncoderPool
-from encoder_operator.standing import Revision, Role, Standing
+from encoder_operator.standing import Role, Standing
 
 _COMING_UP = (vocabulary.STATE_STARTING, vocabulary.STATE_WARMING)
 
@@ -37,25 +38,27 @@ class Exhausted:
 End = Next | Exhausted
 
 
-def may_evict(pool: EncoderPool, revision: Revision | None, replica: Replica, *, has_successor: bool) -> bool:
-    """Whether the ladder ends at all for this replica of the revision: where replacements are used up and there is
-    nothing to go back to, restarts and probes go on, or a cause that is gone at last would never be noticed."""
+def may_evict(pool: EncoderPool, standing: Standing, observation: Observation, replica: Replica) -> bool:
+    """Whether this replica's ladder ends here. Where another's turn is not over, or replacements are used up and
+    there is nothing to go back to, restarts and probes go on: a cause that is gone at last must be noticed."""
+    revision = next((each for each in standing.revisions if each.hash == replica.revision), None)
     if revision is None or revision.role is Role.REJECTED:
         return False
+    if revision.replaced.uid == replica.uid:
+        return True
+    if _is_under_way(standing, observation):
+        return False
     left = revision.replaced.attempts < pool.spec.quarantine.max_restarts
-    return left or has_successor or revision.replaced.uid == replica.uid
+    return left or successor(standing.past.kept, revision.hash) is not None
 
 
-def evict_one(
-    pool: EncoderPool, standing: Standing, observation: Observation, ends: Sequence[Evict]
-) -> tuple[tuple[Evict, ...], End | None]:
-    """The one eviction to carry out now, or what is to be decided before the next."""
-    revisions = {each.hash: each for each in standing.revisions if each.role is not Role.REJECTED}
-    due = [each for each in ends if each.replica.revision in revisions]
-    named = [each for each in due if revisions[each.replica.revision].replaced.uid == each.replica.uid]
-    if named or not due or _is_under_way(standing, observation):
+def evict_one(pool: EncoderPool, standing: Standing, ends: Sequence[Evict]) -> tuple[tuple[Evict, ...], End | None]:
+    """Of the evictions that may be, the one to carry out now, or what is to be decided before the next."""
+    revisions = {each.hash: each for each in standing.revisions}
+    named = [each for each in ends if revisions[each.replica.revision].replaced.uid == each.replica.uid]
+    if named or not ends:
         return tuple(named[:1]), None
-    first = min(due, key=lambda each: (-each.record.in_a_row, each.record.since, each.replica.name))
+    first = min(ends, key=lambda each: (-each.record.in_a_row, each.record.since, each.replica.name))
     revision = revisions[first.replica.revision]
     if revision.replaced.attempts >= pool.spec.quarantine.max_restarts:
         return (), Exhausted(revision=revision.hash)
@@ -64,8 +67,8 @@ def evict_one(
 
 def _is_under_way(standing: Standing, observation: Observation) -> bool:
     """Whether an earlier one has not gone yet, or what comes in its place is not up."""
-    uids = {each.uid for each in observation.replicas}
-    if any(each.replaced.uid in uids for each in standing.revisions):
+    out = {each.uid for each in observation.replicas if is_cordoned_here(each)}
+    if any(each.replaced.uid in out for each in standing.revisions):
         return True
     wanted = {workload.revision: workload.desired for workload in observation.workloads}
     present = {name: sum(each.revision == name for each in observation.replicas) for name in wanted}

@@ -78,14 +78,22 @@ def _attempt_again(ladder: Ladder, replica: Replica, record: CordonRecord, ident
         attempt=record.attempt + 1,
         attempt_boot_id=identity.boot_id,
         next_attempt_at=None,
-        eviction_blocked=None,
+        eviction_blocked=record.eviction_blocked if ladder.restarts(replica) else None,
     )
-    if ladder.restarts(replica) and ladder.evicts and record.attempt >= ladder.pool.spec.quarantine.max_restarts:
-        yield Evict(replica=replica, record=record, postponed=_postpone(ladder, replica, record).record)
+    if ladder.restarts(replica) and _is_at_its_end(ladder, record, identity):
+        postponed = _postpone(ladder, replica, replace(record, attempt_boot_id=identity.boot_id)).record
+        yield Evict(replica=replica, record=record, postponed=postponed)
     elif ladder.restarts(replica):
         yield OrderRestart(replica=replica, record=again, order=_restart(again, identity))
     else:
         yield from _prove(ladder, replica, again, identity)
+
+
+def _is_at_its_end(ladder: Ladder, record: CordonRecord, identity: Identity) -> bool:
+    """Whether it is to be evicted now. Where that was refused to this very boot, it is first restarted and probed
+    once more: a disruption budget must not keep a replica out that is good again."""
+    refused = record.eviction_blocked is not None and record.attempt_boot_id == identity.boot_id
+    return ladder.evicts and not refused and record.attempt >= ladder.pool.spec.quarantine.max_restarts
 
 
 def _prove(ladder: Ladder, replica: Replica, record: CordonRecord, identity: Identity) -> Iterator[Action]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from encoder_operator import names
 from encoder_operator.act import act, refresh
-from encoder_operator.actions import Action, Cordon, Dismiss, Release
+from encoder_operator.actions import Action, Cordon, Dismiss, Evict, Release
 from encoder_operator.apply import apply
 from encoder_operator.cluster import Cluster
 from encoder_operator.cordon import cordon
@@ -141,6 +141,8 @@ def _count(pool: EncoderPool, observation: Observation, done: Sequence[Action], 
                 metrics.cordons.labels(action.record.reason).inc()
             case Release():
                 metrics.releases.labels(action.record.reason).inc()
+            case Evict():
+                metrics.evictions.inc()
             case _:
                 pass
 

@@ -89,8 +89,18 @@ async def test_a_refused_eviction_is_told_and_tried_again_later() -> None:
     assert world.pool is not None
     assert world.pool["status"]["revisions"][0]["attempts"] == 1, "one replacement, however often it is tried"
     world.eviction_refusal = None
-    await faulty_for(world, 12)
+    await faulty_for(world, 40)
     assert len(world.evicted) == 1
+
+
+async def test_a_refused_eviction_keeps_nobody_out_who_is_good_again() -> None:
+    world = await a_ready_pool(baseSeconds=2, maxSeconds=4)
+    world.eviction_refusal = "Cannot evict pod as it would violate the pod's disruption budget."
+    await faulty_for(world, 20)
+    assert world.condition("QuarantineWithinBudget")["reason"] == "EvictionBlocked"
+    await faulty_for(world, 15, cured=True)
+    assert (world.label(0), world.record(0)["state"], world.evicted) == ("true", "Released", [])
+    assert world.condition("QuarantineWithinBudget")["reason"] == "AsExpected"
 
 
 @pytest.mark.parametrize("mode", ["Observe", "Cordon"])
