@@ -11,6 +11,10 @@ quick := tests/unit tests/property tests/contract tests/http
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 truncating := server-with-test-encoder tests/e2e/truncating_encoder
 step := . scripts/step.sh; step
+# Clones share it: a type checker that has read torch once need not read it again.
+mypy_cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/encoderpool/mypy
+# The end-to-end tests enter the project's own cluster, unless the environment allows another one.
+enter := $(if $(ENCODERPOOL_E2E_CONTEXTS),,$(cluster) run)
 
 .PHONY: help
 help: ## Show this list
@@ -24,7 +28,7 @@ venv: ## Make the Python environment from constraints/dev.txt (VENV=.venv)
 check: venv ## Lint, types, import rules and the tests that need neither torch nor a cluster
 	@$(step) "ruff check" ruff check --quiet .
 	@$(step) "ruff format" ruff format --quiet --check .
-	@$(step) "mypy" mypy encoder_server operator/encoder_operator tests
+	@$(step) "mypy" mypy --cache-dir $(mypy_cache) encoder_server operator/encoder_operator tests
 	@$(step) "lint-imports" lint-imports
 	@if command -v shellcheck >/dev/null; then $(step) "shellcheck" scripts/shell-lint; fi
 	@$(step) "quick tests" pytest -q $(wildcard $(quick))
@@ -38,6 +42,18 @@ test: ## Everything: packages, check, the engine's tests, and a real cluster, st
 	@$(cluster) image $(truncating)
 	@$(cluster) prometheus
 	@$(step) "end-to-end tests" $(cluster) run pytest tests/e2e
+
+.PHONY: e2e
+e2e: ## Only the end-to-end tests, on the cluster that is up or one that ENCODERPOOL_E2E_CONTEXTS allows
+	@$(enter) kubectl version >/dev/null
+	@$(MAKE) venv
+	@$(step) "end-to-end tests" $(enter) pytest tests/e2e
+
+.PHONY: kind-test
+kind-test: ## The end-to-end tests on a kind cluster: needs a Docker engine and kind
+	@tests/kind/kind needs
+	@$(MAKE) venv
+	@tests/kind/kind test
 
 .PHONY: demo
 demo: ## Set everything up, then show a pool that notices, cordons and repairs; the cluster stays up

@@ -7,6 +7,7 @@ state outside the app.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -72,7 +73,8 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
             Memory(settings.cache_bytes) if settings.cache_bytes else None,
             metrics.cache,
             evidence,
-            f"{settings.pod_uid}/{replica.boot_id}",
+            producer=f"{settings.pod_uid}/{replica.boot_id}",
+            evidence_seconds=settings.evidence_seconds,
         ),
         replica=replica,
         evidence=evidence,
@@ -116,7 +118,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         answer = await _handle(request, handler)
         try:
             async with asyncio.timeout(request.app[keys.SETTINGS].limits.deadline_seconds):
-                answer = await _write(request, answer)
+                return await _write(request, answer)
         except TimeoutError:
             # Who does not read an answer within a request's time is cut off, for it is held until then.
             _LOG.warning("answer_not_read", extra={"request_id": request[keys.REQUEST_ID]})
@@ -127,23 +129,25 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 async def _write(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
     """Write the answer, and return what was written: itself, or the stream whose last part it became."""
-    answer = await _in_stream(request, answer)
-    if not answer.prepared:
-        answer.headers[keys.REQUEST_ID_HEADER] = request[keys.REQUEST_ID]
-        if request.app[keys.REPLICA].standing.state is not State.READY:
-            answer.force_close()
-        await answer.prepare(request)
+    stream: Stream | None = request.get(STREAM)
+    if stream is not None and stream.opened:
+        await _end(stream, answer)
+        return stream.response
+    answer.headers[keys.REQUEST_ID_HEADER] = request[keys.REQUEST_ID]
+    if request.app[keys.REPLICA].standing.state is not State.READY:
+        answer.force_close()
+    await answer.prepare(request)
     await answer.write_eof()
     return answer
 
 
-async def _in_stream(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
-    """Return `answer`, or, where the promises were sent before it, the stream with an error as its last part."""
-    stream: Stream | None = request.get(STREAM)
-    if stream is None or not stream.opened or not isinstance(answer, web.Response):
-        return answer
-    body = answer.body if isinstance(answer.body, bytes) else b""
-    return await stream.finish(answer.content_type, body, answer.status)
+async def _end(stream: Stream, answer: web.StreamResponse) -> None:
+    """End an answer whose promises were sent; `answer` is the stream's own, or the error that came after them."""
+    # A caller who left while it was written needs no answer, and there is nobody else to tell.
+    with contextlib.suppress(ConnectionError):
+        if isinstance(answer, web.Response) and isinstance(answer.body, bytes):
+            await stream.finish(answer.content_type, answer.body, answer.status)
+        await stream.response.write_eof()
 
 
 async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:

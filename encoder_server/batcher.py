@@ -127,8 +127,8 @@ class Batcher:
         self._run_alone(batch)
 
     def give_up(self, batch: Batch) -> None:
-        """Hear that an engine was stuck in `batch`: one of several callers' has time left to try each alone."""
-        if batch.shared:
+        """Hear that an engine was stuck in `batch`: an item that was alone in it is the culprit."""
+        if isinstance(batch, ItemBatch) and len(batch.jobs) > 1:
             self.lose(batch)
         else:
             batch.fail(EngineLostError("the engine was stuck and is started again"))

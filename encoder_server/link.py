@@ -44,8 +44,8 @@ class Link:
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            try:
-                process = await asyncio.to_thread(
+            spawning = asyncio.create_task(
+                asyncio.to_thread(
                     subprocess.Popen,
                     [*command, "--fd", str(theirs.fileno()), *arguments],
                     pass_fds=(theirs.fileno(),),
@@ -53,8 +53,12 @@ class Link:
                     stdout=sys.stderr.fileno(),
                     start_new_session=True,
                 )
+            )
+            try:
+                process = await asyncio.shield(spawning)
             except BaseException:
                 ours.close()
+                await _undo(spawning)
                 raise
         ours.setblocking(False)
         return cls(process, ours)
@@ -129,3 +133,11 @@ class Link:
         if status is None:
             return "is still there"
         return f"was ended by signal {-status}" if status < 0 else f"exited with status {status}"
+
+
+async def _undo(spawning: asyncio.Task[subprocess.Popen[bytes]]) -> None:
+    """End a process whose start nobody waits for any more: a thread cannot be cancelled, so it started all the same."""
+    with contextlib.suppress(OSError):
+        process = await spawning
+        process.kill()
+        await asyncio.to_thread(process.wait)

@@ -41,8 +41,10 @@ class CacheMetrics:
     """The metrics of the cache, by tier."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.hits = Counter("encoder_cache_hits_total", "Items not encoded again.", ["tier"], registry=registry)
-        self.misses = Counter("encoder_cache_misses_total", "Items not found.", ["tier"], registry=registry)
+        self.hits = Counter(
+            "encoder_cache_hits_total", "Items that were recalled or waited for.", ["tier"], registry=registry
+        )
+        self.misses = Counter("encoder_cache_misses_total", "Items that were encoded.", ["tier"], registry=registry)
         self.evictions = Counter(
             "encoder_cache_evictions_total", "Entries that made room for others.", ["tier"], registry=registry
         )

@@ -29,13 +29,24 @@ _TIER = "memory"
 class Recall:
     """The cache of one server with the computations under way; `memory` None: everything is encoded.
 
-    `producer` is said of every entry that is made here: pod uid and boot id.
+    `producer` is said of every entry that is made here: pod uid and boot id. Where nothing was encoded for
+    `evidence_seconds`, an item is encoded though it could be recalled: recalled rows say nothing of the replica as
+    it is now, and one whose callers repeat themselves must still be judged.
     """
 
     def __init__(
-        self, flights: Flights, memory: Memory | None, metrics: CacheMetrics, evidence: Evidence, producer: str
+        self,
+        flights: Flights,
+        memory: Memory | None,
+        metrics: CacheMetrics,
+        evidence: Evidence,
+        *,
+        producer: str,
+        evidence_seconds: float,
     ) -> None:
         self._producer = producer
+        self._evidence_seconds = evidence_seconds
+        self._encoded_at = asyncio.get_running_loop().time()
         self._flights = flights
         self._memory = memory
         self._metrics = metrics
@@ -44,7 +55,11 @@ class Recall:
     async def begin(self, media: Sequence[Medium], measured: Measured, fingerprint: str, revision: str) -> Encoding:
         """Take from the cache what is there, and have the rest encoded; to be left by its context manager."""
         keys = self._keys(media, measured, fingerprint, revision)
-        found = await asyncio.to_thread(_read, self._find(keys))
+        entries = self._find(keys)
+        # In a thread, because a checksum is over all of the rows.
+        found = await asyncio.to_thread(_read, entries) if entries else {}
+        if self._evidence_is_due() and found:
+            found.popitem()
         hits: dict[int, Hit] = {}
         for medium in media:
             hit = self._hit(medium, keys.get(medium.index), found.get(medium.index), measured)
@@ -52,6 +67,8 @@ class Recall:
                 hits[medium.index] = hit
         missing = [medium for medium in media if medium.index not in hits]
         jobs, joined = self._flights.board([(keys.get(medium.index), medium) for medium in missing])
+        if len(jobs) > joined:
+            self._encoded_at = asyncio.get_running_loop().time()
         if self._memory is not None:
             self._metrics.hits.labels(_TIER).inc(len(hits) + joined)
             self._metrics.misses.labels(_TIER).inc(len(missing) - joined)
@@ -60,6 +77,9 @@ class Recall:
             for medium, job in zip(missing, jobs, strict=True)
         ]
         return Encoding(hits=hits, pending=pending, leave=self._flights.leave)
+
+    def _evidence_is_due(self) -> bool:
+        return asyncio.get_running_loop().time() - self._encoded_at >= self._evidence_seconds
 
     def _keys(self, media: Sequence[Medium], measured: Measured, fingerprint: str, revision: str) -> dict[int, str]:
         if self._memory is None:

@@ -42,7 +42,8 @@ class Settings:
 
     `expected_identity` None: nothing to compare with, a passing probe admits. `pod_directory` None: no
     labels or annotations, so never cordoned and no orders. `pod_name` and `pod_uid` are empty outside a pool.
-    `batch_budget` is in pixels; None: as the encoder says. `cache_bytes` 0: no cache.
+    `batch_budget` is in pixels; None: as the encoder says. `cache_bytes` 0: no cache;
+    an item is encoded at least every `evidence_seconds`, while any are asked for.
     """
 
     host: str
@@ -57,3 +58,4 @@ class Settings:
     engines: EngineSettings
     batch_budget: int | None
     cache_bytes: int
+    evidence_seconds: float

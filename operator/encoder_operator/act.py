@@ -9,18 +9,19 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from encoder_operator import vocabulary
-from encoder_operator.actions import Action, Cordon, Dismiss, OrderProbe, OrderRestart, Postpone, Release
+from encoder_operator.actions import Action, Cordon, Dismiss, Evict, OrderProbe, OrderRestart, Postpone, Release
 from encoder_operator.cluster import Cluster
-from encoder_operator.errors import ConflictError
+from encoder_operator.errors import ConflictError, EvictionBlockedError
 from encoder_operator.observation import Replica
 from encoder_operator.orders import render_probe, render_record, render_restart
 
 _log = logging.getLogger(__name__)
 
 _DIGITS = 16
+_LONGEST_REFUSAL = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ def patch_of(action: Action) -> PodPatch:
             annotations[vocabulary.ANNOTATION_HAND_RELEASE] = None
         case Dismiss():
             annotations[vocabulary.ANNOTATION_HAND_RELEASE] = None
-        case Postpone():
+        case Postpone() | Evict():
             pass
     return PodPatch(labels=labels, annotations=annotations)
 
@@ -60,8 +61,11 @@ async def act(cluster: Cluster, namespace: str, actions: Sequence[Action]) -> tu
     """Carry out the actions; returns those that took hold. A pod that was replaced meanwhile is seen next time."""
     done = []
     for action in actions:
-        patch = patch_of(action)
-        if await _patch(cluster, namespace, action.replica, patch):
+        if isinstance(action, Evict):
+            held = await _evict(cluster, namespace, action)
+        else:
+            held = await _patch(cluster, namespace, action.replica, patch_of(action))
+        if held:
             done.append(action)
     return tuple(done)
 
@@ -76,6 +80,21 @@ async def refresh(cluster: Cluster, namespace: str, replicas: Sequence[Replica],
         if replica.expected_digest != digest:
             patch = PodPatch(labels={}, annotations={vocabulary.ANNOTATION_EXPECTED_DIGEST: digest})
             await _patch(cluster, namespace, replica, patch)
+
+
+async def _evict(cluster: Cluster, namespace: str, action: Evict) -> bool:
+    replica = action.replica
+    try:
+        await cluster.evict_pod(namespace, replica.name, replica.uid)
+    except ConflictError as error:
+        _log.info("pod %s/%s is another one by now: %s", namespace, replica.name, error)
+        return False
+    except EvictionBlockedError as error:
+        postponed = replace(action.postponed, eviction_blocked=str(error)[:_LONGEST_REFUSAL])
+        annotations = {vocabulary.ANNOTATION_CORDON: render_record(postponed)}
+        await _patch(cluster, namespace, replica, PodPatch(labels={}, annotations=annotations))
+        return False
+    return True
 
 
 async def _patch(cluster: Cluster, namespace: str, replica: Replica, patch: PodPatch) -> bool:

@@ -60,12 +60,21 @@ class Dismiss:
     replica: Replica
 
 
-Action = Cordon | OrderRestart | OrderProbe | Postpone | Release | Dismiss
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evict:
+    """Replace the pod: restarts in place did not cure it. `postponed` is its record should that be refused."""
+
+    replica: Replica
+    record: CordonRecord
+    postponed: CordonRecord
+
+
+Action = Cordon | OrderRestart | OrderProbe | Postpone | Release | Dismiss | Evict
 
 
 def release(replica: Replica, record: CordonRecord, now: float) -> Release:
     """The replica's release at `now`, by whatever record it was cordoned."""
-    released = replace(record, state=CordonState.RELEASED, released_at=now, next_attempt_at=None)
+    released = replace(record, state=CordonState.RELEASED, released_at=now, next_attempt_at=None, eviction_blocked=None)
     return Release(replica=replica, record=released)
 
 

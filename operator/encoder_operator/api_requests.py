@@ -55,9 +55,10 @@ class ApiRequests:
         query: Mapping[str, str] | None = None,
         body: JsonObject | None = None,
         content_type: str = JSON,
+        throttled_tries: int = _THROTTLED_TRIES,
     ) -> JsonObject | None:
         """The answer's object, None for 404; anything else that is not a success is a ClusterError."""
-        for tries_left in reversed(range(_THROTTLED_TRIES)):
+        for tries_left in reversed(range(throttled_tries)):
             try:
                 return await self._send_once(method, path, query, body, content_type)
             except ThrottledError as error:

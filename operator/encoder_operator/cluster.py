@@ -24,6 +24,7 @@ class ChildKind(Enum):
     CONFIG_MAP = "ConfigMap"
     SERVICE = "Service"
     DEPLOYMENT = "Deployment"
+    DISRUPTION_BUDGET = "PodDisruptionBudget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,10 @@ class Cluster(Protocol):
     ) -> None:
         """Set labels and annotations (None removes) of exactly this pod: ConflictError if its name is
         another's by now, and nothing at all if it is gone."""
+
+    async def evict_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Evict exactly this pod: ConflictError if its name is another's by now, EvictionBlockedError where it may
+        not go now. It is asked once and not waited for; a pod that is gone is done."""
 
     def watch_pods(self, namespace: str | None) -> AsyncIterator[PodEvent]:
         """The pods of all pools in a namespace (None: in all), listed, then watched, without end. Errors and

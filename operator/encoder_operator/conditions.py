@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from encoder_operator import vocabulary
+from encoder_operator import names, vocabulary
 from encoder_operator.actions import Cordon
 from encoder_operator.budget import cordoned_for_traffic, most_cordoned, serves
 from encoder_operator.cordon import CordonPlan
 from encoder_operator.observation import Observation
+from encoder_operator.rejection import has_no_way_back, is_given_up
 from encoder_operator.spec import EncoderPool, Management
 from encoder_operator.standing import Role, Standing
 from encoder_operator.timestamps import to_text
@@ -100,6 +101,9 @@ def _progressing(pool: EncoderPool, standing: Standing, observation: Observation
     if stuck is not None:
         message = f"{stuck}{_cause(judgement.pool, observation)}"
         return "Progressing", "False", vocabulary.DEADLINE_EXCEEDED, message
+    given_up = _given_up(pool, standing, observation)
+    if given_up is not None:
+        return "Progressing", "False", vocabulary.REVISION_FAULT, given_up
     target = next((each for each in standing.revisions if each.role is Role.TARGET), None)
     if target is None:
         return "Progressing", "False", vocabulary.AS_EXPECTED, "the revision that the spec asks for serves"
@@ -116,6 +120,19 @@ def _progressing(pool: EncoderPool, standing: Standing, observation: Observation
 def _cause(found: Verdict, observation: Observation) -> str:
     """What was found, to be told behind a count; nothing where that adds nothing."""
     return "" if found.result is Result.GOOD or not observation.replicas else f"; {found.message}"
+
+
+def _given_up(pool: EncoderPool, standing: Standing, observation: Observation) -> str | None:
+    asked = names.revision_hash(pool.spec)
+    if is_given_up(standing, asked):
+        serves_on = ", ".join(each.hash for each in standing.revisions if each.hash != asked) or asked
+        ways = f"change the spec, or annotate the pool with {vocabulary.ANNOTATION_RETRY}: {asked}"
+        return f"revision {asked} was rejected and {serves_on} serves instead: {ways}"
+    stuck = has_no_way_back(pool, standing, observation)
+    if stuck is None:
+        return None
+    told = f"{stuck.replaced.attempts} replacements repeated the fault of revision {stuck.hash}"
+    return f"{told}, and no earlier one is known to go back to: change the spec"
 
 
 def _identity_consistent(judgement: Judgement) -> Statement:

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from encoder_operator import vocabulary
-from encoder_operator.actions import Action, Cordon, is_cordoned_here
+from encoder_operator.actions import Action, Cordon, Evict, is_cordoned_here
 from encoder_operator.backoff import next_in_a_row
 from encoder_operator.budget import Blocked, allow
+from encoder_operator.eviction import End, evict_one, may_evict
 from encoder_operator.hand import by_hand
 from encoder_operator.ladder import Ladder, next_rung
 from encoder_operator.observation import CordonRecord, CordonState, Identity, Observation, Replica, Size
@@ -33,27 +34,32 @@ class CordonPlan:
     """What to do now, at most one action for each replica, and the time (Unix seconds) of the next attempt.
 
     `withheld` is what would be done if mode Observe did not forbid it; `blocked` is what keeps a replica at
-    fault from being cordoned."""
+    fault from being cordoned or evicted; `end` is what the end of a ladder asks of the standing decisions."""
 
     actions: tuple[Action, ...]
     withheld: tuple[Action, ...]
     blocked: Blocked | None
+    end: End | None
     next_look_at: float | None
 
 
 def cordon(pool: EncoderPool, standing: Standing, observation: Observation, judgement: Judgement) -> CordonPlan:
     """What a person wants done, the next rung for each cordoned replica, and one more cordon where there is need."""
     if pool.spec.management is Management.PAUSED:
-        return CordonPlan(actions=(), withheld=(), blocked=None, next_look_at=None)
+        return CordonPlan(actions=(), withheld=(), blocked=None, end=None, next_look_at=None)
     asked = {each.name: by_hand(each, observation.at) for each in observation.replicas}
     others = [each for each in observation.replicas if asked[each.name] is None and each.hand_cordon is None]
     at_fault, blocked = _at_fault(pool, observation, judgement, others)
-    own = (*_rungs(pool, standing, observation, others), *at_fault)
+    rungs = tuple(_rungs(pool, standing, observation, others))
+    ends = [each for each in rungs if isinstance(each, Evict)]
+    evictions, end = evict_one(pool, standing, ends)
+    own = (*(each for each in rungs if each not in ends), *at_fault, *evictions)
     acts = pool.spec.quarantine.mode is not Mode.OBSERVE
     return CordonPlan(
         actions=tuple(each for each in asked.values() if each is not None) + (own if acts else ()),
         withheld=() if acts else own,
-        blocked=blocked,
+        blocked=blocked or _eviction_blocked(observation),
+        end=end if acts else None,
         next_look_at=_next_look(observation),
     )
 
@@ -61,11 +67,25 @@ def cordon(pool: EncoderPool, standing: Standing, observation: Observation, judg
 def _rungs(
     pool: EncoderPool, standing: Standing, observation: Observation, replicas: list[Replica]
 ) -> Iterator[Action]:
-    expected = {each.hash: each.expected for each in standing.revisions}
+    revisions = {each.hash: each for each in standing.revisions}
     for replica in replicas:
         if is_cordoned_here(replica):
-            ladder = Ladder(pool=pool, expected=expected.get(replica.revision), now=observation.at)
+            revision = revisions.get(replica.revision)
+            ladder = Ladder(
+                pool=pool,
+                expected=revision.expected if revision else None,
+                evicts=may_evict(pool, standing, observation, replica),
+                now=observation.at,
+            )
             yield from next_rung(ladder, replica)
+
+
+def _eviction_blocked(observation: Observation) -> Blocked | None:
+    for each in observation.replicas:
+        if each.cordon is not None and is_cordoned_here(each) and each.cordon.eviction_blocked is not None:
+            message = f"{each.name} cannot be evicted, tried again later: {each.cordon.eviction_blocked}"
+            return Blocked(reason=vocabulary.EVICTION_BLOCKED, message=message)
+    return None
 
 
 def _at_fault(

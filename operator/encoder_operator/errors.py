@@ -7,6 +7,7 @@
         ├── RejectedError      400, 405, 413, 415, 422: it will not take this object
         ├── ForbiddenError     401, 403: the operator's rights do not reach, or a quota is used up
         ├── ConflictError      409: the object changed, or is another of the same name
+        ├── EvictionBlockedError  403, 429, 500 to an eviction: a disruption budget is in the way, or rights are
         ├── GoneError          410: a watch or a page starts too far back
         ├── ThrottledError     429: asked to wait
         └── UnavailableError   5xx, no answer in time, no connection
@@ -83,6 +84,10 @@ class ForbiddenError(ClusterError):
 
 class ConflictError(ClusterError):
     """The object changed meanwhile, or is another one of the same name."""
+
+
+class EvictionBlockedError(ClusterError):
+    """The pod may not be evicted now: a PodDisruptionBudget forbids it, more than one covers it, or rights lack."""
 
 
 class GoneError(ClusterError):

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from encoder_operator import vocabulary
-from encoder_operator.actions import Action, Cordon, Dismiss, OrderProbe, OrderRestart, Postpone, Release
+from encoder_operator.actions import Action, Cordon, Dismiss, Evict, OrderProbe, OrderRestart, Postpone, Release
 from encoder_operator.cluster import Cluster
 from encoder_operator.conditions import WITHHELD
 from encoder_operator.cordon import CordonPlan
 from encoder_operator.hand import PERSON
 from encoder_operator.observation import CordonRecord, CordonState, Observation, Replica
 from encoder_operator.spec import EncoderPool
-from encoder_operator.standing import Standing
-from encoder_operator.timestamps import to_text
+from encoder_operator.standing import Role, Standing
+from encoder_operator.timestamps import to_seconds, to_text
 from encoder_operator.verdict import Judgement, Matter, Result, Scope
 
 JsonObject = dict[str, Any]
@@ -32,6 +32,8 @@ RESTART_ORDERED = "RestartOrdered"
 PROBE_ORDERED = "ProbeOrdered"
 ATTEMPT_FAILED = "AttemptFailed"
 LEARNED = "Learned"
+EVICTED = "Evicted"
+REJECTED = "Rejected"
 
 # The API server forgets an event after an hour: what is older is not told anew.
 _TOLD_WITHIN_SECONDS = 1800.0
@@ -83,6 +85,7 @@ def announcements(
         *(_observed(each) for action in decided.withheld for each in _of_withheld(action, since.verdict)),
         *_of_budget(decided, since.blocked),
         *_of_lessons(before, after),
+        *_of_rejections(after, observation.at),
     )
 
 
@@ -189,6 +192,8 @@ def _of_action(action: Action) -> Iterator[Announcement]:
         case Postpone():
             until = "" if record.next_attempt_at is None else to_text(record.next_attempt_at)
             yield _warning(ATTEMPT_FAILED, name, key, f"attempt {record.attempt} failed, the next is at {until}")
+        case Evict():
+            yield _warning(EVICTED, name, key, f"{record.attempt} restarts did not cure it: {record.message}")
         case Cordon() | Release():
             return
 
@@ -199,6 +204,14 @@ def _of_lessons(before: Standing, after: Standing) -> Iterator[Announcement]:
         if each.expected is not None and each.hash not in known:
             message = f"fingerprint {each.expected.fingerprint}"
             yield _normal(LEARNED, f"revision {each.hash}", each.expected.fingerprint, message)
+
+
+def _of_rejections(after: Standing, now: float) -> Iterator[Announcement]:
+    """Told from the standing decisions: the operator may have died after it wrote one."""
+    for each in (*after.revisions, *after.past.rejected):
+        if each.role is Role.REJECTED and now - to_seconds(each.since) < _TOLD_WITHIN_SECONDS:
+            message = f"{each.reason}, after {each.replaced.attempts} replacements"
+            yield _warning(REJECTED, f"revision {each.hash}", each.since, message)
 
 
 def _observed(told: Announcement) -> Announcement:

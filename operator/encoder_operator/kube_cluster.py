@@ -14,18 +14,27 @@ from kubernetes.aio.config import ConfigException, load_incluster_config, load_k
 from encoder_operator import names, vocabulary
 from encoder_operator.api_requests import APPLY, MERGE, ApiRequests
 from encoder_operator.cluster import ChildKind, JsonObject, PodEvent
-from encoder_operator.errors import ConflictError, RejectedError
+from encoder_operator.errors import (
+    ConflictError,
+    EvictionBlockedError,
+    ForbiddenError,
+    RejectedError,
+    ThrottledError,
+    UnavailableError,
+)
 from encoder_operator.pod_watch import watch_pods
 
 _FORCED = {"fieldManager": vocabulary.FIELD_MANAGER, "force": "true"}
 _MANAGED = {"fieldManager": vocabulary.FIELD_MANAGER}
 _UNPROCESSABLE = 422
+_INTERNAL_ERROR = 500
 
 _COLLECTIONS = {
     ChildKind.SERVICE_ACCOUNT: ("/api/v1", "serviceaccounts"),
     ChildKind.CONFIG_MAP: ("/api/v1", "configmaps"),
     ChildKind.SERVICE: ("/api/v1", "services"),
     ChildKind.DEPLOYMENT: ("/apis/apps/v1", "deployments"),
+    ChildKind.DISRUPTION_BUDGET: ("/apis/policy/v1", "poddisruptionbudgets"),
 }
 
 
@@ -106,6 +115,22 @@ class KubeCluster:
             if error.status == _UNPROCESSABLE and "metadata.uid" in str(error):
                 raise ConflictError(error.status, str(error)) from error
             raise
+
+    async def evict_pod(self, namespace: str, name: str, uid: str) -> None:
+        """See `cluster.Cluster`."""
+        body: JsonObject = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        try:
+            await self._requests.send("POST", f"{_pods(namespace)}/{name}/eviction", body=body, throttled_tries=1)
+        except (ForbiddenError, ThrottledError, UnavailableError) as error:
+            # 500 is the answer where two disruption budgets cover the pod; no answer at all is another matter.
+            if isinstance(error, UnavailableError) and error.status != _INTERNAL_ERROR:
+                raise
+            raise EvictionBlockedError(error.status, str(error)) from error
 
     def watch_pods(self, namespace: str | None) -> AsyncGenerator[PodEvent, None]:
         """See `cluster.Cluster`."""

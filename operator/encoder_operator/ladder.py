@@ -7,6 +7,7 @@ Each rung is read from the pod's record and the replica's identity:
 
     restart in place → (another boot is up and is as expected) → probe of the sizes that failed
       passed → release                    failed → wait, then restart again
+      failed maxRestarts times → evict: whether and when is for `eviction` to say
 
 Where nothing may be restarted (mode Cordon, or the pod says skip), the running boot is probed as it is, and probed
 again after each wait.
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from encoder_operator import vocabulary
-from encoder_operator.actions import Action, OrderProbe, OrderRestart, Postpone, release
+from encoder_operator.actions import Action, Evict, OrderProbe, OrderRestart, Postpone, release
 from encoder_operator.backoff import wait_seconds
 from encoder_operator.likeness import difference
 from encoder_operator.observation import CordonRecord, Identity, Order, ProbeReport, ProbeResult, Replica
@@ -31,10 +32,11 @@ _HEARD_BY_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladder:
-    """What the rungs of one revision's replicas depend on, besides the replica."""
+    """What the rungs of one revision's replicas depend on, besides the replica; `evicts` says whether they end."""
 
     pool: EncoderPool
     expected: Expected | None
+    evicts: bool
     now: float
 
     def restarts(self, replica: Replica) -> bool:
@@ -71,11 +73,27 @@ def _first_attempt(ladder: Ladder, replica: Replica, record: CordonRecord, ident
 
 
 def _attempt_again(ladder: Ladder, replica: Replica, record: CordonRecord, identity: Identity) -> Iterator[Action]:
-    again = replace(record, attempt=record.attempt + 1, attempt_boot_id=identity.boot_id, next_attempt_at=None)
-    if ladder.restarts(replica):
+    again = replace(
+        record,
+        attempt=record.attempt + 1,
+        attempt_boot_id=identity.boot_id,
+        next_attempt_at=None,
+        eviction_blocked=record.eviction_blocked if ladder.restarts(replica) else None,
+    )
+    if ladder.restarts(replica) and _is_at_its_end(ladder, record, identity):
+        postponed = _postpone(ladder, replica, replace(record, attempt_boot_id=identity.boot_id)).record
+        yield Evict(replica=replica, record=record, postponed=postponed)
+    elif ladder.restarts(replica):
         yield OrderRestart(replica=replica, record=again, order=_restart(again, identity))
     else:
         yield from _prove(ladder, replica, again, identity)
+
+
+def _is_at_its_end(ladder: Ladder, record: CordonRecord, identity: Identity) -> bool:
+    """Whether it is to be evicted now. Where that was refused to this very boot, it is first restarted and probed
+    once more: a disruption budget must not keep a replica out that is good again."""
+    refused = record.eviction_blocked is not None and record.attempt_boot_id == identity.boot_id
+    return ladder.evicts and not refused and record.attempt >= ladder.pool.spec.quarantine.max_restarts
 
 
 def _prove(ladder: Ladder, replica: Replica, record: CordonRecord, identity: Identity) -> Iterator[Action]:

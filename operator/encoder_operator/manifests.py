@@ -72,6 +72,18 @@ def service(pool: EncoderPool) -> JsonObject:
     return made
 
 
+def disruption_budget(pool: EncoderPool) -> JsonObject:
+    """How many healthy replicas may be evicted at once. One that is not Ready may always go: a cordoned or held
+    replica must not keep a node from being drained."""
+    made = _object(pool, "policy/v1", "PodDisruptionBudget", names.disruption_budget_name(pool.name))
+    made["spec"] = {
+        "selector": {"matchLabels": {vocabulary.LABEL_POOL: pool.name}},
+        "maxUnavailable": pool.spec.disruption.max_unavailable,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }
+    return made
+
+
 def service_account(pool: EncoderPool) -> JsonObject:
     """The ServiceAccount of the replicas. It has no rights, and its token is not mounted."""
     made = _object(pool, "v1", "ServiceAccount", names.service_account_name(pool.name))
@@ -83,6 +95,13 @@ def identities(pool: EncoderPool, identities: Mapping[str, str]) -> JsonObject:
     """The ConfigMap that tells each revision's replicas what they must be."""
     made = _object(pool, "v1", "ConfigMap", names.identities_name(pool.name))
     made["data"] = {names.identity_key(revision): text for revision, text in identities.items()}
+    return made
+
+
+def history(pool: EncoderPool, kept: Mapping[str, str]) -> JsonObject:
+    """The ConfigMap of the revisions that may be gone back to."""
+    made = _object(pool, "v1", "ConfigMap", names.history_name(pool.name))
+    made["data"] = dict(kept)
     return made
 
 

@@ -31,6 +31,9 @@ class Metrics:
         )
         self.cordons = Counter("encoderpool_cordons_total", "Replicas cordoned.", ["reason"], registry=self.registry)
         self.releases = Counter("encoderpool_releases_total", "Replicas released.", ["reason"], registry=self.registry)
+        self.evictions = Counter(
+            "encoderpool_evictions_total", "Replicas evicted that restarts did not cure.", registry=self.registry
+        )
         self.cordoned = Gauge(
             "encoderpool_cordoned_replicas",
             "Replicas that are cordoned now.",

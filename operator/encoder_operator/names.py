@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from encoder_operator import vocabulary
-from encoder_operator.spec import ClaimSource, LocalSource, PoolSpec, Source
+from encoder_operator.spec import ClaimSource, Device, LocalSource, PoolSpec, Source
 
 # A pod's name is its Deployment's name, a hash of the template (up to 10) and 5 random characters, with two
 # hyphens, within 63.
@@ -23,7 +23,7 @@ _REVISION = 10
 def revision_hash(spec: PoolSpec) -> str:
     """The revision's name: 10 hex digits over what makes one replica differ from another. Replicas,
     integrity, quarantine and the identity policy are not part of it."""
-    content = {
+    content: dict[str, Any] = {
         "source": _source(spec.model.source),
         "processor": _source(spec.model.processor),
         "encoder": spec.model.encoder,
@@ -40,6 +40,15 @@ def revision_hash(spec: PoolSpec) -> str:
             "deadlineSeconds": spec.server.deadline_seconds,
         },
     }
+    # Only where it is set: a field that comes later must not change the hash of those who do not use it.
+    if spec.accelerator is not None:
+        content["accelerator"] = {
+            "resourceName": spec.accelerator.resource_name,
+            "count": spec.accelerator.count,
+            "runtimeClassName": spec.accelerator.runtime_class_name,
+        }
+    if spec.server.device is not Device.AUTO:
+        content["device"] = spec.server.device.value
     return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")))
 
 
@@ -58,9 +67,19 @@ def service_account_name(pool: str) -> str:
     return _fitted(pool, "-encoder", _OBJECT_NAME)
 
 
+def disruption_budget_name(pool: str) -> str:
+    """The name of the pool's PodDisruptionBudget: the pool's own."""
+    return pool
+
+
 def identities_name(pool: str) -> str:
     """The name of the ConfigMap of expected identities."""
     return _fitted(pool, "-identities", _OBJECT_NAME)
+
+
+def history_name(pool: str) -> str:
+    """The name of the ConfigMap of the revisions that may be gone back to."""
+    return _fitted(pool, "-revisions", _OBJECT_NAME)
 
 
 def identity_key(revision: str) -> str:

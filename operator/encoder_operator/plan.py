@@ -3,8 +3,9 @@
 Place: spec → **plan** → apply. Must never: ask the cluster or a clock, or return two objects with one
 identity.
 
-A revision is live while it is the one that the spec asks for, or stands in the standing decisions: how long
-an old one stays beside its successor is decided there, and an object that is not planned is pruned.
+A revision is live while it is the one that the spec asks for and was not rejected, or stands in the standing
+decisions: how long an old one stays beside its successor is decided there, and an object that is not planned is
+pruned.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from encoder_operator import manifests, names
+from encoder_operator import history, manifests, names
 from encoder_operator.pod_template import pod_template
 from encoder_operator.spec import EncoderPool, IdentityPolicy
 from encoder_operator.standing import Expected, Standing
@@ -44,7 +45,8 @@ def plan(pool: EncoderPool, standing: Standing) -> Plan:
     earlier = [each.hash for each in standing.revisions if each.hash != target and each.hash in standing.templates]
     templates = {revision: copy.deepcopy(dict(standing.templates[revision])) for revision in earlier}
     known = standing.templates.get(target)
-    templates[target] = pod_template(pool, target) if known is None else copy.deepcopy(dict(known))
+    if target not in {each.hash for each in standing.past.rejected}:
+        templates[target] = pod_template(pool, target) if known is None else copy.deepcopy(dict(known))
     expected = {
         revision: manifests.expected_identity(
             pool, revision, _policy(pool, standing, revision), _expected(pool, standing, revision, target)
@@ -61,7 +63,9 @@ def plan(pool: EncoderPool, standing: Standing) -> Plan:
         objects=(
             manifests.service_account(pool),
             manifests.identities(pool, expected),
+            *_history(pool, standing),
             manifests.service(pool),
+            manifests.disruption_budget(pool),
             *(manifests.deployment(pool, revision, template) for revision, template in templates.items()),
         ),
     )
@@ -73,6 +77,11 @@ def _policy(pool: EncoderPool, standing: Standing, revision: str) -> IdentityPol
     known = next((each for each in standing.revisions if each.hash == revision), None)
     waits = known is not None and known.unchecked and known.expected is None
     return IdentityPolicy.OFF if policy is IdentityPolicy.LEARN and waits else policy
+
+
+def _history(pool: EncoderPool, standing: Standing) -> tuple[dict[str, Any], ...]:
+    kept = standing.past.kept
+    return (manifests.history(pool, history.render(kept)),) if kept else ()
 
 
 def _expected(pool: EncoderPool, standing: Standing, revision: str, target: str) -> Expected | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from encoder_operator import names, vocabulary
-from encoder_operator.spec import ClaimSource, EncoderPool, LocalSource, Source
+from encoder_operator.spec import ClaimSource, EncoderPool, LocalSource, Source, runs_on_cuda
 
 JsonObject = dict[str, Any]
 
@@ -41,6 +41,8 @@ def pod_template(pool: EncoderPool, revision: str) -> JsonObject:
     }
     if spec.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in spec.image_pull_secrets]
+    if spec.accelerator is not None and spec.accelerator.runtime_class_name is not None:
+        pod["runtimeClassName"] = spec.accelerator.runtime_class_name
     return {"metadata": {"labels": pod_labels(pool.name, revision)}, "spec": pod}
 
 
@@ -72,7 +74,7 @@ def _container(pool: EncoderPool, revision: str) -> JsonObject:
         "ports": [
             {"name": vocabulary.PORT_NAME, "containerPort": vocabulary.PORT, "protocol": "TCP"},
         ],
-        "resources": {kind: dict(quantities) for kind, quantities in spec.resources.items()},
+        "resources": _resources(pool),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -84,6 +86,15 @@ def _container(pool: EncoderPool, revision: str) -> JsonObject:
         "livenessProbe": _probe(vocabulary.PATH_HEALTHZ, period=10, timeout=5, failures=3),
         "readinessProbe": _probe(vocabulary.PATH_READYZ, period=1, timeout=2, failures=2),
     }
+
+
+def _resources(pool: EncoderPool) -> JsonObject:
+    resources: JsonObject = {kind: dict(quantities) for kind, quantities in pool.spec.resources.items()}
+    accelerator = pool.spec.accelerator
+    if accelerator is not None:
+        for kind in ("requests", "limits"):
+            resources[kind] = resources.get(kind, {}) | {accelerator.resource_name: str(accelerator.count)}
+    return resources
 
 
 def _arguments(pool: EncoderPool, revision: str) -> list[str]:
@@ -104,6 +115,8 @@ def _arguments(pool: EncoderPool, revision: str) -> list[str]:
         arguments += [f"--max-items={modality.max_items}", f"--max-pixels={modality.max_pixels}"]
     if spec.model.processor is not None:
         arguments.append(f"--processor={_path(spec.model.processor, vocabulary.MOUNT_PROCESSOR)}")
+    if runs_on_cuda(spec.server.device, spec.accelerator):
+        arguments.append("--device=cuda")
     return arguments
 
 

@@ -13,40 +13,83 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from encoder_operator import manifests, names, vocabulary
+from encoder_operator import history, manifests, names, vocabulary
 from encoder_operator.spec import EncoderPool, IdentityPolicy
-from encoder_operator.standing import Expected, Revision, Role, Standing
+from encoder_operator.standing import NEVER, Expected, Kept, Past, Replaced, Revision, Role, Standing
 from encoder_operator.timestamps import to_text
+
+_MOST_REJECTED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Children:
-    """What a pool's children remember: its Deployments, and the data of its ConfigMap of identities."""
+    """What a pool's children remember: its Deployments, and the data of its ConfigMaps of identities and of the
+    revisions that it may go back to."""
 
     deployments: Sequence[Mapping[str, Any]] = field(hash=False)
     identities: Mapping[str, str] = field(hash=False)
+    history: Mapping[str, str] = field(hash=False)
 
 
 def recall(pool: EncoderPool, children: Children, now: float) -> Standing:
-    """The revisions that stand: the one that serves, and the one that the spec asks for."""
-    target = names.revision_hash(pool.spec)
-    templates = {
+    """The revisions that stand: the one that serves, and the one that the spec asks for or, where that was
+    rejected, the one that is gone back to."""
+    asked, at = names.revision_hash(pool.spec), to_text(now)
+    deployed = {
         revision: template
         for each in children.deployments
         if (revision := _revision_of(each)) and (template := manifests.applied_template(each)) is not None
     }
     told = [_from_status(each) for each in pool.status.get("revisions", ())]
-    known = told or _adopted(children, target, to_text(now))
+    known = told or _adopted(children, asked, at)
+    rejected = _rejected(pool, known)
+    kept = history.without(history.read(children.history), [each.hash for each in rejected])
+    templates = {**{each.hash: each.template for each in kept}, **deployed}
     # A revision whose template is gone cannot be planned: its pods are as good as pruned.
-    current = next((each for each in known if each.role is Role.CURRENT and each.hash in {target, *templates}), None)
-    revisions = [] if current is None else [current]
-    if current is None or current.hash != target:
-        begun = next((each for each in known if each.hash == target), _begun(target, to_text(now)))
-        revisions.append(replace(begun, role=Role.TARGET))
-    return Standing(
-        revisions=tuple(_under_policy(pool, _completed(each, children), target) for each in revisions),
-        templates=templates,
+    current = next((each for each in known if each.role is Role.CURRENT and each.hash in {asked, *templates}), None)
+    if current is None:
+        # A rejected revision serves on until its successor does.
+        current = next((each for each in rejected if each.hash in deployed), None)
+    goal = _goal(asked, known, rejected, kept, current, at)
+    live = [] if current is None else [current]
+    if goal is not None and (current is None or current.hash != goal.hash):
+        live.append(replace(goal, role=Role.TARGET))
+    live = [_under_policy(pool, _completed(each, children), asked) for each in live]
+    if live and live[0].role is Role.CURRENT and live[0].hash in templates:
+        kept = history.served(kept, live[0], templates[live[0].hash], at)
+    past = Past(
+        rejected=tuple(each for each in rejected if each.hash not in {one.hash for one in live})[:_MOST_REJECTED],
+        kept=kept,
+        retried=pool.retry,
     )
+    return Standing(revisions=tuple(live), templates=templates, past=past)
+
+
+def _rejected(pool: EncoderPool, known: Sequence[Revision]) -> list[Revision]:
+    """Those that were rejected and that no newly set annotation asks to try again."""
+    again = pool.retry if pool.retry != pool.status.get("retried") else None
+    return [each for each in known if each.role is Role.REJECTED and each.hash != again]
+
+
+def _goal(
+    asked: str,
+    known: Sequence[Revision],
+    rejected: Sequence[Revision],
+    kept: Sequence[Kept],
+    current: Revision | None,
+    at: str,
+) -> Revision | None:
+    """What is to serve in the end: what the spec asks for, or the last that was good. Where what the spec asks for
+    was rejected and nothing is left to go back to, it is tried again rather than nothing."""
+    if asked in {each.hash for each in rejected}:
+        if current is not None and current.role is Role.CURRENT:
+            return current
+        back = history.successor(kept, asked)
+        if back is not None:
+            begun = next((each for each in known if each.hash == back.hash), _begun(back.hash, at))
+            return replace(begun, expected=begun.expected or back.expected)
+    found = next((each for each in known if each.hash == asked), _begun(asked, at))
+    return replace(found, replaced=NEVER) if found.role is Role.REJECTED else found
 
 
 def _from_status(entry: Mapping[str, Any]) -> Revision:
@@ -59,6 +102,7 @@ def _from_status(entry: Mapping[str, Any]) -> Revision:
         reason=entry.get("reason", vocabulary.NO_EVIDENCE),
         since=entry.get("since", ""),
         pinned=entry.get("identityPolicy") == IdentityPolicy.PINNED.value,
+        replaced=Replaced(attempts=entry.get("attempts", 0), uid=entry.get("replacing"), at=entry.get("replacedAt")),
     )
 
 

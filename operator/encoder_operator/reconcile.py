@@ -15,7 +15,7 @@ from typing import Any
 
 from encoder_operator import names
 from encoder_operator.act import act, refresh
-from encoder_operator.actions import Action, Cordon, Dismiss, Release
+from encoder_operator.actions import Action, Cordon, Dismiss, Evict, Release
 from encoder_operator.apply import apply, is_owned
 from encoder_operator.cluster import Cluster
 from encoder_operator.cordon import cordon
@@ -27,6 +27,7 @@ from encoder_operator.observation import Observation
 from encoder_operator.observe import Sources, observe
 from encoder_operator.plan import plan
 from encoder_operator.recall import Children, recall
+from encoder_operator.rejection import settle
 from encoder_operator.rollout import advance
 from encoder_operator.spec import EncoderPool, Management, parse
 from encoder_operator.standing import Standing
@@ -78,7 +79,10 @@ async def _reconcile(pool: EncoderPool, world: World) -> float:
     done = await act(world.cluster, pool.namespace, decided.actions)
     if active:
         await refresh(world.cluster, pool.namespace, observation.replicas, wanted.identities)
-    advanced = advance(pool, standing, observation, judgement) if active else standing
+    advanced = standing
+    if active:
+        advanced = advance(pool, standing, observation, judgement)
+        advanced = settle(pool, advanced, observation, decided.end)
     told = status(pool, advanced, observation, judgement, decided)
     if told != pool.status:
         await world.cluster.patch_pool_status(pool.namespace, pool.name, told)
@@ -92,10 +96,12 @@ async def _reconcile(pool: EncoderPool, world: World) -> float:
 async def _children(pool: EncoderPool, cluster: Cluster) -> Children:
     """What may be adopted: a deleted pool of this name may have left children that are on their way out."""
     identities = await cluster.get_config_map(pool.namespace, names.identities_name(pool.name)) or {}
+    kept = await cluster.get_config_map(pool.namespace, names.history_name(pool.name)) or {}
     deployments = await cluster.list_deployments(pool.namespace, pool.name)
     return Children(
         deployments=[each for each in deployments if is_owned(each, pool.uid)],
         identities=(identities.get("data") or {}) if is_owned(identities, pool.uid) else {},
+        history=(kept.get("data") or {}) if is_owned(kept, pool.uid) else {},
     )
 
 
@@ -124,7 +130,7 @@ def _next_look(
 
 
 def _decided(standing: Standing) -> set[tuple[object, ...]]:
-    return {(each.hash, each.role, each.expected) for each in standing.revisions}
+    return {(each.hash, each.role, each.expected, each.replaced) for each in standing.revisions}
 
 
 def _count(pool: EncoderPool, observation: Observation, done: Sequence[Action], metrics: Metrics) -> None:
@@ -137,6 +143,8 @@ def _count(pool: EncoderPool, observation: Observation, done: Sequence[Action], 
                 metrics.cordons.labels(action.record.reason).inc()
             case Release():
                 metrics.releases.labels(action.record.reason).inc()
+            case Evict():
+                metrics.evictions.inc()
             case _:
                 pass
 

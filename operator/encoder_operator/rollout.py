@@ -20,12 +20,15 @@ def advance(pool: EncoderPool, standing: Standing, observation: Observation, jud
     """The standing decisions after this pass: lessons learned, and the target promoted once it may serve alone."""
     verdicts = {each.subject: each for each in judgement.revisions}
     revisions = [_learned(pool, each, observation) for each in standing.revisions]
+    past = standing.past
     target = next((each for each in revisions if each.role is Role.TARGET), None)
     if target is not None and _is_complete(pool, target, observation, verdicts.get(target.hash)):
+        over = tuple(each for each in revisions if each.role is Role.REJECTED)
+        past = replace(past, rejected=over + past.rejected)
         revisions = [replace(target, role=Role.CURRENT)]
     before = {each.hash: each for each in standing.revisions}
     told = [_told(before[each.hash], each, verdicts.get(each.hash), to_text(observation.at)) for each in revisions]
-    return Standing(revisions=tuple(told), templates=standing.templates)
+    return Standing(revisions=tuple(told), templates=standing.templates, past=past)
 
 
 def _learned(pool: EncoderPool, revision: Revision, observation: Observation) -> Revision:
@@ -50,6 +53,6 @@ def _is_complete(pool: EncoderPool, target: Revision, observation: Observation, 
 
 
 def _told(before: Revision, after: Revision, verdict: Verdict | None, now: str) -> Revision:
-    reason = after.reason if verdict is None else verdict.reason
+    reason = after.reason if verdict is None or after.role is Role.REJECTED else verdict.reason
     unchanged = before.role is after.role and before.reason == reason and before.since
     return replace(after, reason=reason, since=before.since if unchanged else now)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from encoder_operator import vocabulary
 from encoder_operator.fields import Fields
 from encoder_operator.spec_model import (
     ClaimSource,
@@ -22,10 +23,24 @@ from encoder_operator.spec_model import (
     Source,
     parse_model,
 )
+from encoder_operator.spec_placement import (
+    Accelerator,
+    Device,
+    DisruptionSpec,
+    RolloutSpec,
+    Strategy,
+    parse_accelerator,
+    parse_disruption,
+    parse_rollout,
+    runs_on_cuda,
+)
 from encoder_operator.spec_quarantine import Management, Mode, QuarantineSpec, Share, parse_quarantine
 
 __all__ = [
+    "Accelerator",
     "ClaimSource",
+    "Device",
+    "DisruptionSpec",
     "EncoderPool",
     "IdentityPolicy",
     "IdentitySpec",
@@ -38,10 +53,13 @@ __all__ = [
     "Pinned",
     "PoolSpec",
     "QuarantineSpec",
+    "RolloutSpec",
     "ServerSpec",
     "Share",
     "Source",
+    "Strategy",
     "parse",
+    "runs_on_cuda",
 ]
 
 
@@ -56,8 +74,9 @@ class ModalitySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """spec.server: requests in flight for each replica, and seconds until a request's deadline."""
+    """spec.server: the device, requests in flight for each replica, and seconds until a request's deadline."""
 
+    device: Device
     max_in_flight: int
     deadline_seconds: int
 
@@ -84,15 +103,19 @@ class PoolSpec:
     image_pull_policy: str
     image_pull_secrets: tuple[str, ...]
     resources: Mapping[str, Any] = field(hash=False)
+    accelerator: Accelerator | None
     server: ServerSpec
+    rollout: RolloutSpec
     integrity: IntegritySpec
     quarantine: QuarantineSpec
+    disruption: DisruptionSpec
     management: Management
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderPool:
-    """One pool: who it is, which generation of its spec this is, and the status that was last written."""
+    """One pool: who it is, which generation of its spec this is, the status that was last written, and which
+    rejected revision its annotation asks to try again."""
 
     name: str
     namespace: str
@@ -100,6 +123,7 @@ class EncoderPool:
     generation: int
     spec: PoolSpec
     status: Mapping[str, Any] = field(hash=False)
+    retry: str | None
 
 
 class _PullPolicy(Enum):
@@ -130,12 +154,18 @@ def parse(body: Mapping[str, Any]) -> EncoderPool:
         generation=metadata.integer("generation", 1, 2**63 - 1),
         spec=_spec(root.object("spec")),
         status=root.mapping("status") if root.has("status") else {},
+        retry=_annotation(metadata, vocabulary.ANNOTATION_RETRY),
     )
+
+
+def _annotation(metadata: Fields, name: str) -> str | None:
+    value = metadata.mapping("annotations").get(name) if metadata.has("annotations") else None
+    return value if isinstance(value, str) else None
 
 
 def _spec(spec: Fields) -> PoolSpec:
     secrets = spec.objects("imagePullSecrets") if spec.has("imagePullSecrets") else ()
-    server = spec.object("server")
+    server, resources = spec.object("server"), _resources(spec.object("resources")) if spec.has("resources") else {}
     return PoolSpec(
         model=parse_model(spec.object("model")),
         modalities=_modalities(spec),
@@ -143,13 +173,17 @@ def _spec(spec: Fields) -> PoolSpec:
         image=spec.text("image", r"\S+", "an image, without spaces"),
         image_pull_policy=spec.choice("imagePullPolicy", _PullPolicy).value,
         image_pull_secrets=tuple(secret.text("name") for secret in secrets),
-        resources=_resources(spec.object("resources")) if spec.has("resources") else {},
+        resources=resources,
+        accelerator=parse_accelerator(spec, [name for named in resources.values() for name in named]),
         server=ServerSpec(
+            device=server.choice("device", Device),
             max_in_flight=server.integer("maxInFlight", 1, 65536),
             deadline_seconds=server.integer("deadlineSeconds", 1, 3600),
         ),
+        rollout=parse_rollout(spec.object("rollout")),
         integrity=_integrity(spec.object("integrity")),
         quarantine=parse_quarantine(spec.object("quarantine")),
+        disruption=parse_disruption(spec.object("disruption")),
         management=spec.choice("management", Management),
     )
 

@@ -41,11 +41,13 @@ def status(
         "cordonedReplicas": len(cordoned),
         "selector": f"{vocabulary.LABEL_POOL}={pool.name}",
         **_serving_revision(standing, target),
-        "revisions": [_revision(each) for each in standing.revisions],
+        "revisions": [_revision(each) for each in (*standing.revisions, *standing.past.rejected)],
         "cordoned": [_cordoned(each) for each in cordoned[:_MOST_CORDONED]],
         "cordonedTruncated": max(0, len(cordoned) - _MOST_CORDONED),
         "conditions": conditions(pool, standing, observation, judgement, decided),
     }
+    if standing.past.retried is not None:
+        made["retried"] = standing.past.retried
     verdict = _verdict(pool.status, observation, judgement)
     return made if verdict is None else {**made, "verdict": verdict}
 
@@ -67,7 +69,7 @@ def _worst_first(replica: Replica) -> tuple[int, float, str]:
 
 
 def _serving_revision(standing: Standing, target: str) -> JsonObject:
-    current = next((each for each in standing.revisions if each.role is Role.CURRENT), None)
+    current = next((each for each in standing.revisions if each.role is not Role.TARGET), None)
     shown = current or next((each for each in standing.revisions if each.hash == target), None)
     if shown is None:
         return {"revision": target}
@@ -83,6 +85,10 @@ def _revision(revision: Revision) -> JsonObject:
         "reason": revision.reason,
         "since": revision.since,
     }
+    if revision.replaced.attempts:
+        made["attempts"] = revision.replaced.attempts
+    if revision.replaced.uid is not None and revision.replaced.at is not None:
+        made |= {"replacing": revision.replaced.uid, "replacedAt": revision.replaced.at}
     if revision.expected is not None:
         made["fingerprint"] = revision.expected.fingerprint
         made["identityPolicy"] = (IdentityPolicy.PINNED if revision.pinned else IdentityPolicy.LEARN).value

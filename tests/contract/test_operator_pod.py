@@ -156,3 +156,31 @@ def test_the_service_is_named_like_the_pool_and_selects_what_serves() -> None:
         "selector": {"encoderpool.io/pool": "vision", "encoderpool.io/serving": "true"},
         "ports": [{"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP"}],
     }
+
+
+GPU = {"resourceName": "nvidia.com/gpu", "count": 2, "runtimeClassName": "nvidia"}
+
+
+def test_an_accelerator_is_requested_and_limited_and_the_server_told_to_use_it() -> None:
+    pool = a_pool(accelerator=GPU, resources={"limits": {"memory": "8Gi"}})
+    container = the_container(pool)
+    assert container["resources"] == {
+        "limits": {"memory": "8Gi", "nvidia.com/gpu": "2"},
+        "requests": {"nvidia.com/gpu": "2"},
+    }
+    assert container["args"] == [*POD["args"], POD["cudaArg"]]
+    assert the_pod(pool)["runtimeClassName"] == "nvidia"
+
+
+@pytest.mark.parametrize(
+    ("resource", "device", "cuda"),
+    [
+        ("nvidia.com/mig-1g.10gb", "Auto", True),
+        ("nvidia.com/gpu", "CPU", False),
+        ("example.com/dongle", "Auto", False),
+        ("example.com/dongle", "CUDA", True),
+    ],
+)
+def test_the_device_follows_the_accelerator_unless_it_is_named(resource: str, device: str, cuda: bool) -> None:
+    pool = a_pool(accelerator={"resourceName": resource}, server={"device": device})
+    assert (POD["cudaArg"] in the_container(pool)["args"]) is cuda

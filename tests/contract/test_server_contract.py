@@ -62,7 +62,7 @@ def test_the_operators_arguments_are_understood(tmp_path: Path) -> None:
     for name in place.values():
         (tmp_path / name).mkdir()
     arguments = []
-    for argument in POD["args"] + POD["optionalArgs"]:
+    for argument in [*POD["args"], *POD["optionalArgs"], POD["cudaArg"]]:
         name, equals, value = argument.rpartition("=")
         arguments.append(name + equals + str(tmp_path / place[value]) if value in place else argument)
     settings = cli.read_settings(arguments, {"POD_NAME": "vision-1", "POD_UID": "0b6b"})

@@ -55,6 +55,12 @@ def test_an_engine_in_another_process_measures_the_same_identity(
     assert {item.result for item in engine.measured().probe} == {"ok"}
 
 
+def test_an_engine_says_how_its_items_may_share_a_batch(engine: Engine) -> None:
+    hello = engine.greeting()
+    assert isinstance(hello, messages.Hello)
+    assert (hello.together, hello.batch_budget) == (True, 4 * 2**20)
+
+
 def test_rows_are_those_of_the_library_itself(engine: Engine, checkpoint: Path) -> None:
     library = Library(checkpoint)
     sizes = [(1, 1), (28, 28), (27, 29), (200, 1), (3, 150), (224, 224), (313, 91), (798, 519), (500, 19)]

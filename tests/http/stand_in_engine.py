@@ -11,9 +11,9 @@ The checkpoint is a directory with `script.json`:
 
 It writes the sizes of each batch that it is given as a line of the file `batches`.
 
-Actions: short, surplus (rows), wide, half (dtype), nan, layout, bad, stray, missing, die, hang,
-die-once (leaves a mark file), crash-late (after the promise), and gate (opens the pipe `gate` to read, so that
-a test decides when to go on).
+Actions: short, surplus (rows), wide, half (dtype), nan, layout, no-memory, stray, missing; before the promise
+bad, early-layout, unpromised, die, hang, die-once and hang-once (leave a mark file), and gate (opens the pipe `gate` to
+read, so that a test decides when to go on); after it crash-late, hang-late and gate-late.
 
 It is started once or more by most tests, so it writes its messages itself, with the standard library alone:
 importing `engine.messages` takes longer than most of them. The server validates whatever it says.
@@ -34,6 +34,10 @@ from pathlib import Path
 from typing import Any
 
 WIDTH = 64
+LATE = {
+    "layout": ("layout", "position ids do not match"),
+    "no-memory": ("out_of_memory", "out of memory in the model"),
+}
 Fields = dict[str, Any]
 """A message, or a part of one, by the names of `engine.messages`."""
 
@@ -166,6 +170,10 @@ class Engine:
             expected = item.get("expected_tokens")
             if action == "bad":
                 early.append(failure(item, "bad_media", "the picture is cut off"))
+            elif action == "early-layout":
+                early.append(failure(item, "layout", "shapes do not fit in the processor"))
+            elif action == "unpromised":
+                continue
             elif expected not in (None, promised["tokens"]):
                 text = f"{expected} tokens were expected by the caller, {promised['tokens']} are promised"
                 early.append(failure(item, "promise_mismatch", text, promised))
@@ -177,11 +185,10 @@ class Engine:
         late: list[Fields] = []
         for promised in promises:
             action = actions[promised["index"]]
-            if action == "crash-late":
-                os._exit(7)
-            if action == "layout":
+            self.after_promise(action)
+            if action in LATE:
                 item = next(item for item in items if item["index"] == promised["index"])
-                late.append(failure(item, "layout", "position ids do not match", promised))
+                late.append(failure(item, *LATE[action], promised))
             elif action != "missing":
                 output, data = encoded(promised, action, len(rows))
                 outputs.append(output)
@@ -191,15 +198,28 @@ class Engine:
         send(self.sock, "encoded", {"batch": batch, "outputs": outputs, "failures": late}, rows)
 
     def before_promise(self, action: str) -> None:
-        mark = self.model / "died"
-        if action == "die" or (action == "die-once" and not mark.exists()):
+        mark = self.model / "marked"
+        once = action.endswith("-once") and not mark.exists()
+        if once:
             mark.touch()
+        if action == "die" or (once and action == "die-once"):
             os._exit(9)
-        if action == "hang":
+        if action == "hang" or (once and action == "hang-once"):
             time.sleep(3600)
         if action == "gate":
-            with open(self.model / "gate", "rb"):
-                pass
+            self.wait_at_gate()
+
+    def after_promise(self, action: str) -> None:
+        if action == "crash-late":
+            os._exit(7)
+        if action == "hang-late":
+            time.sleep(3600)
+        if action == "gate-late":
+            self.wait_at_gate()
+
+    def wait_at_gate(self) -> None:
+        with open(self.model / "gate", "rb"):
+            pass
 
 
 def failure(item: Fields, code: str, detail: str, promised: Fields | None = None) -> Fields:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from encoder_server import keys
 from tests.http.under_test import Checkpoint, Server, Start, items, until
 
 
@@ -144,3 +145,36 @@ async def open_gate(model: Path) -> None:
         return True
 
     await until(opened)
+
+
+async def test_an_engine_that_is_killed_while_it_has_nothing_to_do_is_started_again(start: Start) -> None:
+    server = await start()
+    (slot,) = server.app[keys.ENGINES]._slots
+    assert slot.link is not None
+    slot.link._process.kill()
+    await server.until_state("FAILED", "EngineLost")
+    await server.until_state("READY")
+    assert (await server.encode(items((56, 56)))).status == 200
+
+
+async def test_the_pause_before_a_restart_doubles_until_a_batch_is_done(
+    start: Start, checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoint.write(refuse="config.json has no model_type")
+    server = await start("--backoff-seconds=0.01", state="FAILED")
+
+    async def pauses() -> Any:
+        found = [vars(record)["retry_seconds"] for record in caplog.records if record.message == "engine_ended"]
+        return len(found) >= 3 and found
+
+    assert (await until(pauses))[:3] == [0.01, 0.02, 0.04]
+    checkpoint.write(sizes={"112x56": "die"})
+    await server.until_state("READY")
+    assert (await server.encode(items((56, 56)))).status == 200
+    caplog.clear()
+    assert (await server.encode(items((112, 56)))).code == "engine_lost"
+
+    async def ended() -> Any:
+        return [vars(record)["retry_seconds"] for record in caplog.records if record.message == "engine_ended"]
+
+    assert (await until(ended))[0] == 0.01

@@ -271,3 +271,34 @@ async def test_a_silent_watch_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("encoder_operator.pod_watch._SILENCE_SECONDS", 0.1)
     server = ApiServer(says(page("a")), silent, says(page("b")), streams())
     assert await events(server, 2) == [PodsListed(pods=(pod("a"),)), PodsListed(pods=(pod("b"),))]
+
+
+async def test_an_eviction_is_of_exactly_this_pod() -> None:
+    server = ApiServer(says({"kind": "Status"}), fails(404))
+    async with connected(server) as cluster:
+        await cluster.evict_pod("models", "a", "uid-a")
+        await cluster.evict_pod("models", "gone", "uid-g")
+    method, path, _, body = server.asked[0]
+    assert (method, path) == ("POST", "/api/v1/namespaces/models/pods/a/eviction")
+    assert (body["kind"], body["deleteOptions"]) == ("Eviction", {"preconditions": {"uid": "uid-a"}})
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (403, errors.EvictionBlockedError),
+        (409, errors.ConflictError),
+        (429, errors.EvictionBlockedError),
+        (500, errors.EvictionBlockedError),
+        (503, errors.UnavailableError),
+    ],
+)
+async def test_a_refused_eviction_is_told_at_once_and_not_repeated(
+    status: int, error: type[errors.ClusterError]
+) -> None:
+    server = ApiServer(fails(status, "would violate the pod's disruption budget"))
+    async with connected(server) as cluster:
+        with pytest.raises(error, match="disruption budget") as raised:
+            await cluster.evict_pod("models", "a", "uid-a")
+    assert type(raised.value) is error
+    assert len(server.asked) == 1

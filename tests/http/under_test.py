@@ -138,6 +138,13 @@ class Server(Client):
     model: Path
     pod: Pod
     expected: Path
+    app: web.Application
+
+    @property
+    def batches(self) -> list[list[str]]:
+        """The sizes in each batch that an engine was given."""
+        log = self.model / "batches"
+        return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
 
 
 class Start(Protocol):
@@ -169,7 +176,7 @@ async def serving(
     """A server with these arguments; outside a pool it serves once it is probed."""
     pod, expected = Pod(folder / "pod"), folder / f"{REVISION}.json"
     options = ["serve", str(checkpoint.directory), "--port=0", "--engines=1", f"--revision={REVISION}"]
-    options += ["--backoff-seconds=0.05", f"--pod-directory={pod.directory}", *arguments]
+    options += ["--backoff-seconds=0.05", "--evidence-seconds=3600", f"--pod-directory={pod.directory}", *arguments]
     if in_pool:
         options.append(f"--expected-identity={expected}")
     settings = cli.read_settings(options, {"POD_NAME": "vision-1", "POD_UID": "0b6b"})
@@ -184,6 +191,7 @@ async def serving(
                 model=checkpoint.directory,
                 pod=pod,
                 expected=expected,
+                app=application,
             )
             await server.until_state(state)
             yield server

@@ -8,16 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder_operator import vocabulary
-from encoder_operator.actions import Action, Cordon, OrderRestart, is_cordoned_here
+from encoder_operator.actions import Action, Cordon, Evict, OrderRestart, is_cordoned_here
 from encoder_operator.backoff import next_in_a_row, wait_seconds
 from encoder_operator.budget import serves
 from encoder_operator.cordon import CordonPlan, cordon
+from encoder_operator.eviction import Next
 from encoder_operator.hand import by_hand
 from encoder_operator.judge import judge
 from encoder_operator.observation import CordonState, Observation
-from encoder_operator.spec import EncoderPool, QuarantineSpec
-from encoder_operator.standing import Standing
-from tests.support.replicas import NOW, POOL, a_record, with_quarantine
+from encoder_operator.spec import EncoderPool, Mode, QuarantineSpec
+from encoder_operator.standing import Replaced, Standing
+from tests.support.replicas import NOW, POOL, a_record, standing, with_quarantine
 from tests.support.worlds import OBSERVED_POOL, PAUSED_POOL, POOLS, STANDINGS, fleets, worlds
 
 STOCKS = st.one_of(st.integers(0, 6), st.integers(0, 100).map(lambda each: f"{each}%"))
@@ -116,6 +117,29 @@ def test_observe_decides_all_and_does_only_what_a_person_says(stands: Standing, 
 def test_paused_does_nothing_at_all(stands: Standing, world: Observation) -> None:
     found = decided(PAUSED_POOL, stands, world)
     assert (found.actions, found.withheld, found.blocked) == ((), (), None)
+
+
+REPLACED = st.builds(
+    lambda attempts, uid: Replaced(attempts=attempts, uid=uid, at="2027-01-15T08:00:00Z"),
+    st.integers(0, 4),
+    st.sampled_from([None, "uid-0", "uid-1", "uid-gone"]),
+)
+
+
+@given(POOLS, REPLACED, st.one_of(fleets(), worlds()))
+def test_one_at_a_time_is_evicted_and_only_what_was_written_down_before(
+    pool: EncoderPool, replaced: Replaced, world: Observation
+) -> None:
+    revision = replace(standing().revisions[0], replaced=replaced)
+    found = decided(pool, replace(standing(), revisions=(revision,)), world)
+    evicted = [each for each in found.actions if isinstance(each, Evict)]
+    assert [each.replica.uid for each in evicted] in ([], [replaced.uid])
+    assert all(is_cordoned_here(each.replica) and each.replica.skip is None for each in evicted)
+    assert not evicted or pool.spec.quarantine.mode is Mode.REPAIR
+    if isinstance(found.end, Next):
+        out = {each.uid for each in world.replicas if is_cordoned_here(each)}
+        assert replaced.uid not in out, "one after the other"
+        assert replaced.attempts < pool.spec.quarantine.max_restarts
 
 
 SECONDS = st.builds(

@@ -6,6 +6,7 @@ The tests install a chart with cluster roles and delete namespaces, so a context
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import tempfile
 from functools import cache
@@ -28,6 +29,10 @@ PROMETHEUS_INSIDE = os.environ.get("ENCODERPOOL_E2E_PROMETHEUS_INSIDE", "http://
 # Where the tests write the checkpoints that pods read, and where the node sees that folder.
 FOLDER = Path(os.environ.get("ENCODERPOOL_E2E_FOLDER") or tempfile.gettempdir())
 _node_folder = Path(os.environ.get("ENCODERPOOL_E2E_NODE_FOLDER") or FOLDER)
+
+# What ends the API server without a word; whoever runs it must start it again.
+_cluster = Path(__file__).parents[1] / "cluster" / "cluster"
+RESTART_API_SERVER = shlex.split(os.environ.get("ENCODERPOOL_E2E_RESTART_API") or f"{_cluster} restart kube-apiserver")
 
 
 @cache

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from encoder_operator import names, vocabulary
 from encoder_operator.cluster import ChildKind, JsonObject, PodEvent
-from encoder_operator.errors import ConflictError
+from encoder_operator.errors import ConflictError, EvictionBlockedError
 from encoder_operator.events import Recorder
 from encoder_operator.metrics import Metrics
 from encoder_operator.observation import DoneOrder, Identity, ItemReport, ProbeReport, ProbeResult, Replica
@@ -116,6 +116,8 @@ class MemoryWorld(MemoryChildren):
         self.counters: dict[str, PodSamples] = {}
         self.events: dict[str, JsonObject] = {}
         self.event_attempts = 0
+        self.evicted: list[str] = []
+        self.eviction_refusal: str | None = None
         self.kill_at: int | None = None
         self.kill_after_write = False
         self._writes = 0
@@ -143,6 +145,15 @@ class MemoryWorld(MemoryChildren):
                 self.live()
                 self.now += 1.0
         self.kill_at = None
+
+    async def survive(self, story: Awaitable[None]) -> None:
+        """A part of a story in which the operator may die; the world moves on."""
+        try:
+            await story
+        except Killed:
+            self.kill_at = None
+            self.live()
+            self.now += 1.0
 
     def live(self) -> None:
         """What Kubernetes and the replicas do meanwhile: pods for Deployments, orders obeyed, readiness."""
@@ -235,6 +246,18 @@ class MemoryWorld(MemoryChildren):
                     kept[key] = value
         self._after_write()
 
+    async def evict_pod(self, namespace: str, name: str, uid: str) -> None:
+        self._before_write(f"evict {name}")
+        if self.eviction_refusal is not None:
+            raise EvictionBlockedError(429, self.eviction_refusal)
+        pod = self.pod_objects.get(name)
+        if pod is not None and pod["metadata"]["uid"] != uid:
+            raise ConflictError(409, f"pod {name} is another")
+        if pod is not None:
+            self.evicted.append(uid)
+            del self.pod_objects[name], self.servers[name]
+        self._after_write()
+
     async def watch_pods(self, namespace: str | None) -> AsyncIterator[PodEvent]:
         for _ in ():
             yield _
@@ -300,12 +323,14 @@ class MemoryWorld(MemoryChildren):
 
     def _create_pod(self, name: str, deployment: JsonObject) -> None:
         template = deployment["spec"]["template"]["metadata"]
-        self.servers[name] = Server(uid=f"uid-{name}")
+        # The replacement has its predecessor's name here, so that a test finds it; a uid never comes again.
+        uid = f"uid-{name}-{len(self.evicted)}"
+        self.servers[name] = Server(uid=uid)
         self.pod_objects[name] = {
             "metadata": {
                 "name": name,
                 "namespace": "models",
-                "uid": f"uid-{name}",
+                "uid": uid,
                 "labels": dict(template["labels"]),
                 "annotations": {},
             },

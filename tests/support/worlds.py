@@ -87,7 +87,7 @@ def records() -> st.SearchStrategy[CordonRecord]:
         released_at=st.sampled_from([None, NOW - 3]),
         times=st.integers(1, 2),
         in_a_row=st.integers(1, 2),
-        attempt=st.integers(1, 2),
+        attempt=st.integers(1, 4),
         attempt_boot_id=st.one_of(st.none(), BOOTS),
         next_attempt_at=st.sampled_from([None, NOW - 5, NOW + 5]),
     )

@@ -18,7 +18,6 @@ images() {
   project_image operator "$repo/operator/Dockerfile" "$repo" "$repo/operator" "${pyproject[@]}"
   program_image prometheus
   project_image server "$repo/encoder_server/Dockerfile" "$repo" "$repo/encoder_server" "${pyproject[@]}"
-  prune_builder
 }
 
 extra_image() { # extra_image NAME DIR : builds the project's images too, because it may stand on them
@@ -50,6 +49,7 @@ build_image() { # build_image IMAGE DOCKERFILE CONTEXT
     --build-arg "BASE=$base" --build-arg UV_CACHE_DIR=/mnt/uv-cache --volume "$cache:/mnt/uv-cache" "${mounts[@]}" \
     --tag "$1" --file "$2" "$3" </dev/null >"$log" 2>&1 ||
     { tail -40 "$log" >&2; die "building $1 failed; the whole log is $log"; }
+  prune_builder
 }
 
 put() { # put IMAGE : only the blobs that the cluster lacks travel, so torch's layer does once
@@ -70,14 +70,12 @@ nameless_images() { # the kubelet's names for images that the project's names ha
     END { for (id in digest) if (!(digest[id] in named)) print id }'
 }
 
-forget_builds() { image_builder rmi --prune >/dev/null; }
-
-prune_builder() { # only when pins changed: what a change of code leaves is small, and is the next build's cache
-  local stamp=$home/images/pruned.digest wanted
-  wanted=$({ base_digest; files_digest "$repo"/constraints/{uv,build,server,operator}.txt; } | digest)
-  [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ] && return
-  step "removing the builder's former images" forget_builds
-  echo "$wanted" >"$stamp"
+prune_builder() { # by age, because what was built today may be the next build's cache, torch's layer too
+  local built image former=() day_ago=$(($(date +%s) - 86400))
+  while read -r built image; do
+    [ "$built" -gt "$day_ago" ] || former+=("$image")
+  done < <(image_builder images --filter dangling=true --format '{{.CreatedAtRaw.Unix}} {{.ID}}')
+  [ ${#former[@]} -eq 0 ] || image_builder rmi "${former[@]}" >/dev/null
 }
 
 load() {

@@ -31,6 +31,7 @@ async def test_a_new_pool_is_written_in_the_order_of_the_plan() -> None:
         "ServiceAccount/vision-encoder",
         "ConfigMap/vision-identities",
         "Service/vision",
+        "PodDisruptionBudget/vision",
         f"Deployment/vision-{the_plan().target}",
     )
     assert changes.pruned == ()

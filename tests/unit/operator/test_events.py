@@ -52,7 +52,7 @@ def told_of(record: CordonRecord) -> list[str]:
     judgement = Judgement(replicas=(), revisions=(), pool=quiet, traffic=Result.GOOD)
     standing = Standing(revisions=(), templates={})
     observation = observed([cordoned(record=record)])
-    nothing = CordonPlan(actions=(), withheld=(), blocked=None, next_look_at=None)
+    nothing = CordonPlan(actions=(), withheld=(), blocked=None, end=None, next_look_at=None)
     told = announcements(standing, standing, observation, judgement, (), nothing, Since(verdict="", blocked=""))
     assert [each.reason for each in told] == ["Cordoned"]
     return [body_of(POOL, each, NOW)["metadata"]["name"] for each in told]

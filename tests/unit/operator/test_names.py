@@ -35,6 +35,8 @@ def test_a_revision_hash_is_the_same_in_every_release() -> None:
         {"resources": {"limits": {"cpu": 1}}},
         {"server": {"maxInFlight": 1}},
         {"server": {"deadlineSeconds": 1}},
+        {"server": {"device": "CUDA"}},
+        {"accelerator": {"resourceName": "nvidia.com/gpu"}},
     ],
     ids=str,
 )
@@ -48,6 +50,8 @@ def test_what_makes_a_replica_another_makes_another_revision(fields: dict[str, A
         {"replicas": 5},
         {"integrity": {"minChecks": 1}},
         {"quarantine": {"baseSeconds": 1}},
+        {"disruption": {"maxUnavailable": 2}},
+        {"rollout": {"strategy": "Surge"}},
         {"model": CLAIM | {"identity": {"policy": "Off"}}},
         {"model": CLAIM | {"identity": {"policy": "Pinned", "pinned": {"fingerprint": FINGERPRINT}}}},
         {"resources": {"limits": {}}},

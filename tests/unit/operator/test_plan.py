@@ -46,6 +46,7 @@ def test_a_new_pool_gets_one_deployment_and_what_it_needs_first() -> None:
         "ServiceAccount",
         "ConfigMap",
         "Service",
+        "PodDisruptionBudget",
         "Deployment",
     ]
     assert planned.revisions == (planned.target,) == (names.revision_hash(a_pool().spec),)
@@ -141,3 +142,14 @@ def test_pull_secrets_are_named_on_the_pod_and_never_read() -> None:
     pod = deployments(planned)[planned.target]["spec"]["template"]["spec"]
     assert pod["imagePullSecrets"] == [{"name": "registry"}]
     assert "Secret" not in {each["kind"] for each in planned.objects}
+
+
+def test_a_cordoned_replica_does_not_block_a_drain() -> None:
+    planned = plan(a_pool(disruption={"maxUnavailable": "25%"}), NOTHING)
+    budget = next(each for each in planned.objects if each["kind"] == "PodDisruptionBudget")
+    assert (budget["apiVersion"], budget["metadata"]["name"]) == ("policy/v1", "vision")
+    assert budget["spec"] == {
+        "selector": {"matchLabels": {"encoderpool.io/pool": "vision"}},
+        "maxUnavailable": "25%",
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ from tests.support.memory_world import MemoryWorld
 from tests.support.replicas import FINGERPRINT, OTHER_FINGERPRINT
 
 
-async def a_ready_pool() -> MemoryWorld:
-    world = MemoryWorld()
+async def a_ready_pool(**spec: Any) -> MemoryWorld:
+    world = MemoryWorld(**spec)
     await world.passes(6)
     assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
     world.now += 60
@@ -66,7 +67,7 @@ async def test_a_replica_that_mismatches_is_cordoned_repaired_and_released() -> 
 
 
 async def test_while_the_cause_stays_each_attempt_waits_longer() -> None:
-    world = await a_ready_pool()
+    world = await a_ready_pool(quarantine={"baseSeconds": 5, "maxSeconds": 15, "maxRestarts": 100})
     one_mismatches(world)
     await world.passes(60)
     assert world.label(0) == "false"
@@ -332,5 +333,5 @@ async def test_a_deleted_pool_needs_no_further_look() -> None:
 async def test_pools_children_are_the_plans() -> None:
     world = await a_ready_pool()
     kinds = sorted(kind.value for kind, _ in world.objects)
-    assert kinds == ["ConfigMap", "Deployment", "Service", "ServiceAccount"]
+    assert kinds == ["ConfigMap", "ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount"]
     assert (ChildKind.SERVICE, "vision") in world.objects

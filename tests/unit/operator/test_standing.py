@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from encoder_operator import manifests, names
+from encoder_operator import history, manifests, names
 from encoder_operator.judge import judge
 from encoder_operator.learning import lesson
 from encoder_operator.observation import Replica, Workload
@@ -15,7 +15,7 @@ from encoder_operator.plan import plan
 from encoder_operator.recall import Children, recall
 from encoder_operator.rollout import advance
 from encoder_operator.spec import EncoderPool, IdentityPolicy
-from encoder_operator.standing import Expected, Revision, Role, Standing
+from encoder_operator.standing import Expected, Kept, Revision, Role, Standing
 from tests.support.pool_objects import a_pool
 from tests.support.replicas import (
     EXPECTED,
@@ -35,7 +35,7 @@ from tests.support.replicas import (
     with_status,
 )
 
-NOTHING = Children(deployments=(), identities={})
+NOTHING = Children(deployments=(), identities={}, history={})
 OLD = a_pool(replicas=3, image="encoder-server:0")
 OLD_HASH = names.revision_hash(OLD.spec)
 
@@ -65,7 +65,7 @@ def test_a_new_pool_has_its_target_alone() -> None:
 
 def test_a_changed_spec_puts_a_target_beside_what_serves() -> None:
     pool = with_status(POOL, written((OLD_HASH, "Current", FINGERPRINT)))
-    found = recall(pool, Children(deployments=deployments(OLD), identities={}), NOW)
+    found = recall(pool, Children(deployments=deployments(OLD), identities={}, history={}), NOW)
     assert roles(found) == [(OLD_HASH, Role.CURRENT), (REVISION, Role.TARGET)]
     assert OLD_HASH in found.templates
 
@@ -79,7 +79,7 @@ def test_a_spec_changed_back_drops_the_target() -> None:
 def test_a_spec_changed_once_more_drops_the_target_before() -> None:
     other = "0123456789"
     pool = with_status(POOL, written((OLD_HASH, "Current", FINGERPRINT), (other, "Target", None)))
-    found = recall(pool, Children(deployments=deployments(OLD), identities={}), NOW)
+    found = recall(pool, Children(deployments=deployments(OLD), identities={}, history={}), NOW)
     assert roles(found) == [(OLD_HASH, Role.CURRENT), (REVISION, Role.TARGET)]
 
 
@@ -91,7 +91,7 @@ def test_what_served_but_has_no_deployment_any_more_stands_no_longer() -> None:
 def test_a_lost_status_is_adopted_from_the_children() -> None:
     known = manifests.expected_identity(POOL, REVISION, IdentityPolicy.LEARN, EXPECTED)
     children = Children(
-        deployments=[*deployments(OLD), *deployments(POOL, ready=1)], identities={f"{REVISION}.json": known}
+        deployments=[*deployments(OLD), *deployments(POOL, ready=1)], identities={f"{REVISION}.json": known}, history={}
     )
     found = recall(POOL, children, NOW)
     assert roles(found) == [(OLD_HASH, Role.CURRENT), (REVISION, Role.TARGET)]
@@ -100,21 +100,21 @@ def test_a_lost_status_is_adopted_from_the_children() -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"fingerprint": 7}'])
 def test_a_config_map_that_a_person_broke_teaches_nothing(text: str) -> None:
-    found = recall(POOL, Children(deployments=(), identities={f"{REVISION}.json": text}), NOW)
+    found = recall(POOL, Children(deployments=(), identities={f"{REVISION}.json": text}, history={}), NOW)
     assert found.revisions[0].expected is None
 
 
 def test_the_status_speaks_before_the_config_map() -> None:
     pool = with_status(POOL, written((REVISION, "Current", OTHER_FINGERPRINT)))
     known = manifests.expected_identity(POOL, REVISION, IdentityPolicy.LEARN, EXPECTED)
-    found = recall(pool, Children(deployments=(), identities={f"{REVISION}.json": known}), NOW)
+    found = recall(pool, Children(deployments=(), identities={f"{REVISION}.json": known}, history={}), NOW)
     assert found.revisions[0].expected == Expected(fingerprint=OTHER_FINGERPRINT, signature=None)
 
 
 def test_a_pin_replaces_what_was_learned_for_the_target_alone() -> None:
     pinned = with_identity_policy(policy="Pinned", pinned={"fingerprint": OTHER_FINGERPRINT})
     pool = with_status(pinned, written((OLD_HASH, "Current", FINGERPRINT), (REVISION, "Target", FINGERPRINT)))
-    found = recall(pool, Children(deployments=deployments(OLD), identities={}), NOW)
+    found = recall(pool, Children(deployments=deployments(OLD), identities={}, history={}), NOW)
     assert [each.expected.fingerprint for each in found.revisions if each.expected] == [FINGERPRINT, OTHER_FINGERPRINT]
 
 
@@ -209,3 +209,25 @@ def test_the_target_serves_alone_once_it_is_ready_in_full(
 def test_a_target_at_fault_is_not_promoted() -> None:
     replicas = [a_replica(name, ready=True, identity=an_identity(probe=FAILED)) for name in "abc"]
     assert roles(advanced(POOL, two_revisions(), replicas))[0] == (OLD_HASH, Role.CURRENT)
+
+
+def kept_of(*found: tuple[str, str]) -> tuple[Kept, ...]:
+    return tuple(Kept(hash=name, expected=EXPECTED, template={"spec": {}}, since=since) for name, since in found)
+
+
+def test_a_history_is_read_as_it_was_written() -> None:
+    kept = kept_of(("b", "2027-01-15T09:00:00Z"), ("a", "2027-01-15T08:00:00Z"))
+    assert history.read(history.render(kept)) == kept
+    assert history.read({"x.json": "{", "y.json": "[]", "z.json": '{"hash": "a"}'}) == ()
+
+
+def test_a_history_holds_what_serves_and_two_before_it() -> None:
+    kept = kept_of(*((name, f"2027-01-15T0{index}:00:00Z") for index, name in enumerate("abc")))
+    now = Revision(
+        hash="d", role=Role.CURRENT, expected=None, distinct_identities=0, reason="", since="2027-01-15T08:00:00Z"
+    )
+    grown = history.served(kept, now, {"spec": {}}, "2027-01-15T08:00:00Z")
+    assert [each.hash for each in grown] == ["d", "c", "b"]
+    assert history.served(grown, now, {"spec": {}}, "2027-01-15T09:00:00Z") == grown, "an unchanged world stays"
+    again = replace(now, hash="b")
+    assert [each.hash for each in history.served(grown, again, {"spec": {}}, "2027-01-15T09:00:00Z")] == ["b", "d", "c"]

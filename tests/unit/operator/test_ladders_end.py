@@ -1,0 +1,215 @@
+"""The ladder's end: eviction, rejection and the way back, in whole stories with the operator killed at every write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from encoder_operator import names, vocabulary
+from encoder_operator.cluster import ChildKind
+from encoder_operator.spec import parse
+from tests.support.memory_world import MemoryWorld
+
+SOON = {"baseSeconds": 1, "maxSeconds": 60, "maxRestarts": 1}
+
+
+async def a_ready_pool(**quarantine: Any) -> MemoryWorld:
+    world = MemoryWorld(quarantine=SOON | quarantine)
+    await world.passes(6)
+    assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
+    world.now += 60
+    return world
+
+
+async def faulty_for(world: MemoryWorld, passes: int, *, cured: bool = False) -> None:
+    """The first replica's fault stays, whatever its process: only what reads it may cure it."""
+    for _ in range(passes):
+        for index in range(len(world.pod_objects)):
+            at_fault = index == 0 and not cured
+            world.server(index).fault = at_fault
+            if world.label(index) == "true":
+                world.count(index, good=80 if at_fault else 120, bad=40 if at_fault else 0, media=8 if at_fault else 0)
+        await world.passes(1)
+
+
+def revisions(world: MemoryWorld) -> list[tuple[str, str]]:
+    assert world.pool is not None
+    return [(each["hash"], each["role"]) for each in world.pool["status"]["revisions"]]
+
+
+def asked(world: MemoryWorld) -> str:
+    assert world.pool is not None
+    return names.revision_hash(parse(world.pool).spec)
+
+
+def images(world: MemoryWorld) -> set[str]:
+    """What the Deployments run."""
+    found = [each for (kind, _), each in world.objects.items() if kind is ChildKind.DEPLOYMENT]
+    return {each["spec"]["template"]["spec"]["containers"][0]["image"] for each in found}
+
+
+async def roll_out(world: MemoryWorld, image: str) -> None:
+    assert world.pool is not None
+    world.pool["spec"]["image"] = image
+    await world.passes(6)
+    assert revisions(world) == [(asked(world), "Current")]
+    world.now += 60
+
+
+def reasons(world: MemoryWorld) -> list[str]:
+    return [event["reason"] for event in world.events.values()]
+
+
+async def test_what_restarts_do_not_cure_is_replaced_and_the_replacement_serves() -> None:
+    world = await a_ready_pool()
+    uid = world.server(0).uid
+    while not world.evicted:
+        await faulty_for(world, 1)
+    assert world.evicted == [uid]
+    assert world.pool is not None
+    assert world.pool["status"]["revisions"][0]["attempts"] == 1
+    await faulty_for(world, 6, cured=True)
+    assert (world.label(0), world.record(0), world.condition()["reason"]) == ("true", {}, "AsExpected")
+    assert reasons(world).count("Evicted") == 1
+    world.now += 61
+    await world.passes(1)
+    assert "attempts" not in world.pool["status"]["revisions"][0], "what was cured is forgotten"
+
+
+async def test_a_refused_eviction_is_told_and_tried_again_later() -> None:
+    world = await a_ready_pool(baseSeconds=5)
+    world.eviction_refusal = "Cannot evict pod as it would violate the pod's disruption budget."
+    await faulty_for(world, 40)
+    assert world.evicted == []
+    told = world.condition("QuarantineWithinBudget")
+    assert (told["status"], told["reason"]) == ("False", "EvictionBlocked")
+    assert "disruption budget" in told["message"]
+    assert reasons(world).count("EvictionBlocked") == 1
+    assert world.pool is not None
+    assert world.pool["status"]["revisions"][0]["attempts"] == 1, "one replacement, however often it is tried"
+    world.eviction_refusal = None
+    await faulty_for(world, 40)
+    assert len(world.evicted) == 1
+
+
+async def test_a_refused_eviction_keeps_nobody_out_who_is_good_again() -> None:
+    world = await a_ready_pool(baseSeconds=2, maxSeconds=4)
+    world.eviction_refusal = "Cannot evict pod as it would violate the pod's disruption budget."
+    await faulty_for(world, 20)
+    assert world.condition("QuarantineWithinBudget")["reason"] == "EvictionBlocked"
+    await faulty_for(world, 15, cured=True)
+    assert (world.label(0), world.record(0)["state"], world.evicted) == ("true", "Released", [])
+    assert world.condition("QuarantineWithinBudget")["reason"] == "AsExpected"
+
+
+@pytest.mark.parametrize("mode", ["Observe", "Cordon"])
+async def test_only_in_mode_repair_is_anybody_evicted(mode: str) -> None:
+    world = await a_ready_pool(mode=mode)
+    await faulty_for(world, 40)
+    assert world.evicted == []
+    assert world.server(0).boots == 1
+
+
+async def test_a_revision_whose_replacements_repeat_the_fault_is_rejected_and_gone_back_from() -> None:
+    world = await a_ready_pool()
+    good = asked(world)
+    await roll_out(world, "encoder-server:2")
+    bad = asked(world)
+    lowest = 3
+    for _ in range(60):
+        await faulty_for(world, 1, cured=(good, "Current") in revisions(world))
+        lowest = min(lowest, sum(world.label(index) == "true" for index in range(len(world.pod_objects))))
+    assert revisions(world) == [(good, "Current"), (bad, "Rejected")]
+    assert images(world) == {"encoder-server:1"}
+    assert lowest >= 2, "who was good served on"
+    assert len(world.evicted) == 1
+    assert reasons(world).count("Rejected") == 1
+    told = world.condition("Progressing")
+    assert (told["status"], told["reason"]) == ("False", "RevisionFault")
+    assert f"encoderpool.io/retry: {bad}" in told["message"]
+    assert world.condition()["reason"] == "AsExpected"
+    written = world.writes_so_far()
+    await world.passes(5, seconds=0.0)
+    assert world.writes_so_far() - written <= len(world.events)
+
+
+async def test_with_nothing_to_go_back_to_it_says_so_and_who_is_good_serves_on() -> None:
+    world = await a_ready_pool()
+    await faulty_for(world, 60)
+    assert revisions(world) == [(asked(world), "Current")]
+    assert len(world.evicted) == 1
+    told = world.condition("Progressing")
+    assert (told["status"], told["reason"]) == ("False", "RevisionFault")
+    assert "no earlier one is known to go back to" in told["message"]
+    assert sorted(world.label(index) for index in range(3)) == ["false", "true", "true"]
+    await faulty_for(world, 130, cured=True)
+    assert world.condition()["reason"] == "AsExpected", "a cause that is gone at last is noticed"
+
+
+async def test_a_target_at_fault_is_rejected_and_what_served_serves_on() -> None:
+    world = await a_ready_pool(baseSeconds=5)
+    good = asked(world)
+    assert world.pool is not None
+    world.pool["spec"]["image"] = "encoder-server:2"
+    bad = asked(world)
+    for _ in range(12):
+        for name, server in world.servers.items():
+            server.probe_passes = bad not in name
+        world.live()
+        await world.passes(1)
+    assert revisions(world) == [(good, "Current"), (bad, "Rejected")]
+    assert images(world) == {"encoder-server:1"}
+    assert world.condition()["status"] == "True"
+    assert world.condition("Progressing")["reason"] == "RevisionFault"
+
+    world.pool["metadata"]["annotations"] = {vocabulary.ANNOTATION_RETRY: bad}
+    await world.passes(8)
+    assert revisions(world) == [(bad, "Current")], "tried again, and good this time"
+
+
+async def test_an_annotation_is_heeded_once() -> None:
+    world = await a_ready_pool(baseSeconds=5)
+    good = asked(world)
+    assert world.pool is not None
+    world.pool["spec"]["image"] = "encoder-server:2"
+    bad = asked(world)
+    world.pool["metadata"]["annotations"] = {vocabulary.ANNOTATION_RETRY: bad}
+    for _ in range(12):
+        for name, server in world.servers.items():
+            server.probe_passes = bad not in name
+        world.live()
+        await world.passes(1)
+    assert revisions(world) == [(good, "Current"), (bad, "Rejected")]
+
+
+async def test_another_spec_clears_the_way() -> None:
+    world = await a_ready_pool(baseSeconds=5)
+    assert world.pool is not None
+    world.pool["spec"]["image"] = "encoder-server:2"
+    bad = asked(world)
+    for _ in range(12):
+        for name, server in world.servers.items():
+            server.probe_passes = bad not in name
+        world.live()
+        await world.passes(1)
+    world.pool["spec"]["image"] = "encoder-server:3"
+    await world.passes(8)
+    assert revisions(world) == [(asked(world), "Current"), (bad, "Rejected")]
+    assert images(world) == {"encoder-server:3"}
+
+
+@pytest.mark.parametrize("after_write", [False, True], ids=["before the write", "after the write"])
+@pytest.mark.parametrize("kill_at", range(1, 60, 5))
+async def test_killed_at_any_write_nothing_is_evicted_or_counted_twice(kill_at: int, after_write: bool) -> None:
+    world = await a_ready_pool()
+    good = asked(world)
+    await roll_out(world, "encoder-server:2")
+    bad = asked(world)
+    world.kill_at, world.kill_after_write = world.writes_so_far() + kill_at, after_write
+    for _ in range(70):
+        await world.survive(faulty_for(world, 1, cured=(good, "Current") in revisions(world)))
+    assert revisions(world) == [(good, "Current"), (bad, "Rejected")]
+    assert len(world.evicted) == 1
+    assert reasons(world).count("Rejected") == 1
+    assert images(world) == {"encoder-server:1"}
