@@ -154,7 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-items", type=_count, default=16, help="items in one request")
     add("--max-pixels", type=_count, default=16_777_216, help="pixels of one picture")
     add("--batch-budget", type=_count, help="pixels of one batch of several requests (default: as the encoder says)")
-    add("--cache-bytes", type=_bytes, default=256 * 2**20, help="bytes of embeddings kept in memory; 0: none")
+    add("--cache-bytes", type=_bytes, default=0, help="bytes of embeddings kept in memory; 0: none")
     add("--evidence-seconds", type=_seconds, default=1.0, help="longest without encoding what could be recalled")
     add("--deadline-seconds", type=_seconds, default=60.0, help="from admission to the answer")
     add("--load-seconds", type=_seconds, default=1800.0, help="for an engine to load and probe the model")

@@ -10,20 +10,14 @@ that the manifest no longer names (what a server-side apply would then remove)?
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
 
 from encoder_operator import vocabulary
+from encoder_operator.quantities import quantity
 
-_QUANTITY = re.compile(r"([0-9.]+)(?:([KMGTPE]i)|([numkMGTPE])|[eE]([+-]?[0-9]+))?")
-_BINARY = {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)}
 # Maps that the API server keeps as one value: a key too many makes another selector, and an apply replaces it.
 _WHOLE = ("selector",)
-_DECIMAL = {letter: Decimal(1000) ** power for power, letter in zip((-3, -2, -1), "num", strict=True)} | {
-    letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)
-}
 
 
 def holds(live: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
@@ -51,20 +45,8 @@ def _same_quantity(live: object, wanted: object) -> bool:
     # The API server writes quantities its own way: 0.5 comes back as 500m, 1024Mi as 1Gi.
     if not isinstance(live, str) or not isinstance(wanted, str):
         return False
-    mine, theirs = _quantity(live), _quantity(wanted)
+    mine, theirs = quantity(live), quantity(wanted)
     return mine is not None and mine == theirs
-
-
-def _quantity(text: str) -> Decimal | None:
-    match = _QUANTITY.fullmatch(text)
-    if match is None or match[1].count(".") > 1 or match[1] == ".":
-        return None
-    number = Decimal(match[1])
-    if match[2]:
-        return number * _BINARY[match[2]]
-    if match[3]:
-        return number * _DECIMAL[match[3]]
-    return number.scaleb(int(match[4])) if match[4] and abs(int(match[4])) < 100 else number
 
 
 def _owns_no_more(live: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from encoder_operator.errors import InvalidSpecError
+from encoder_operator.quantities import quantity
 
 _QUANTITY = re.compile(r"([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 
@@ -97,6 +98,14 @@ class Fields:
             if isinstance(value, bool) or not _QUANTITY.fullmatch(str(value)):
                 raise quantities.error(key, "must be a quantity, for example 500m, 2 or 8Gi")
         return {key: str(value) for key, value in quantities._values.items()}
+
+    def byte_count(self, name: str) -> int:
+        """A quantity of bytes, rounded down to a whole one."""
+        value = self._required(name)
+        number = None if isinstance(value, bool) else quantity(str(value))
+        if number is None or not 0 <= number < 2**50:
+            raise self.error(name, "must be a quantity of bytes, for example 0, 512Mi or 8Gi")
+        return int(number)
 
     def _required(self, name: str) -> Any:
         if not self.has(name):

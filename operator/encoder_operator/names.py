@@ -49,6 +49,8 @@ def revision_hash(spec: PoolSpec) -> str:
         }
     if spec.server.device is not Device.AUTO:
         content["device"] = spec.server.device.value
+    if spec.cache.memory_bytes:
+        content["cacheMemory"] = spec.cache.memory_bytes
     return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")))
 
 

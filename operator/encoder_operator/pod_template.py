@@ -115,6 +115,8 @@ def _arguments(pool: EncoderPool, revision: str) -> list[str]:
         arguments += [f"--max-items={modality.max_items}", f"--max-pixels={modality.max_pixels}"]
     if spec.model.processor is not None:
         arguments.append(f"--processor={_path(spec.model.processor, vocabulary.MOUNT_PROCESSOR)}")
+    if spec.cache.memory_bytes:
+        arguments.append(f"--cache-bytes={spec.cache.memory_bytes}")
     if runs_on_cuda(spec.server.device, spec.accelerator):
         arguments.append("--device=cuda")
     return arguments

@@ -93,6 +93,13 @@ class IntegritySpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheSpec:
+    """spec.cache: bytes of embeddings that each replica keeps in memory; 0: none."""
+
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSpec:
     """An EncoderPool's spec. `resources` is passed on as the API has it (requests and limits)."""
 
@@ -105,6 +112,7 @@ class PoolSpec:
     resources: Mapping[str, Any] = field(hash=False)
     accelerator: Accelerator | None
     server: ServerSpec
+    cache: CacheSpec
     rollout: RolloutSpec
     integrity: IntegritySpec
     quarantine: QuarantineSpec
@@ -180,6 +188,7 @@ def _spec(spec: Fields) -> PoolSpec:
             max_in_flight=server.integer("maxInFlight", 1, 65536),
             deadline_seconds=server.integer("deadlineSeconds", 1, 3600),
         ),
+        cache=CacheSpec(memory_bytes=spec.object("cache").byte_count("memory")),
         rollout=parse_rollout(spec.object("rollout")),
         integrity=_integrity(spec.object("integrity")),
         quarantine=parse_quarantine(spec.object("quarantine")),

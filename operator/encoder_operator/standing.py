@@ -83,8 +83,8 @@ NO_PAST = Past(rejected=(), kept=(), retried=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """All standing decisions of a pool; `revisions` are the live ones. `templates` are the pod templates as first applied, by revision:
-    a live revision's template is frozen, so that an operator upgrade rolls nothing."""
+    """All standing decisions of a pool; `revisions` are the live ones. `templates` are the pod templates as first
+    applied, by revision: a live revision's template is frozen, so that an operator upgrade rolls nothing."""
 
     revisions: tuple[Revision, ...]
     templates: Mapping[str, Mapping[str, Any]] = field(hash=False)

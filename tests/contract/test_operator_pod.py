@@ -37,8 +37,9 @@ def test_the_server_is_started_with_the_agreed_arguments() -> None:
     assert the_container(a_pool())["args"] == POD["args"]
 
 
-def test_a_processor_on_a_claim_is_mounted_and_named() -> None:
-    pool = a_pool(model=CLAIM | {"processor": {"persistentVolumeClaim": {"claimName": "processors"}}})
+def test_a_processor_on_a_claim_is_mounted_and_named_and_a_cache_is_sized() -> None:
+    processor = {"persistentVolumeClaim": {"claimName": "processors"}}
+    pool = a_pool(model=CLAIM | {"processor": processor}, cache={"memory": "512Mi"})
     container = the_container(pool)
     assert container["args"] == POD["args"] + POD["optionalArgs"]
     assert {"name": "processor", "mountPath": "/processor", "readOnly": True} in container["volumeMounts"]

@@ -32,7 +32,7 @@ def spoil(server: Server, **changes: object) -> None:
 
 
 async def test_what_was_encoded_is_recalled_with_the_same_bytes_and_checked_again(start: Start) -> None:
-    server = await start()
+    server = await start("--cache-bytes=1000000")
     first, second = await server.encode(items((56, 56))), await server.encode(items((56, 84), (56, 56)))
     assert server.batches == [["56x56"], ["56x84"]]
     assert second.json["items"][1] == first.json["items"][0] | {"index": 1}
@@ -51,7 +51,7 @@ async def test_no_cache_encodes_everything(start: Start) -> None:
 
 
 async def test_a_replica_whose_callers_repeat_themselves_still_gives_evidence(start: Start) -> None:
-    server = await start("--evidence-seconds=0.000001")
+    server = await start("--cache-bytes=1000000", "--evidence-seconds=0.000001")
     for _ in range(2):
         answer = await server.encode(items((56, 56), (56, 84), (56, 112)))
         assert [item["index"] for item in answer.json["items"]] == [0, 1, 2]
@@ -69,7 +69,7 @@ async def test_room_is_made_and_counted(start: Start) -> None:
 
 async def test_a_failed_check_is_never_kept_and_what_passed_beside_it_is(start: Start, checkpoint: Checkpoint) -> None:
     checkpoint.write(sizes={"112x56": "short"})
-    server = await start()
+    server = await start("--cache-bytes=1000000")
     for _ in range(2):
         assert (await server.encode(items((56, 56), (112, 56)))).code == "token_mismatch"
     assert server.batches == [["56x56", "112x56"], ["112x56"]]
@@ -80,7 +80,7 @@ async def test_a_failed_check_is_never_kept_and_what_passed_beside_it_is(start: 
 async def test_a_bad_entry_is_evicted_counted_apart_and_encoded_again_once(
     start: Start, changes: dict[str, object]
 ) -> None:
-    server = await start()
+    server = await start("--cache-bytes=1000000")
     first = await server.encode(items((56, 56)))
     spoil(server, **changes)
     second, third = await server.encode(items((56, 56))), await server.encode(items((56, 56)))
@@ -95,7 +95,7 @@ async def test_a_bad_entry_is_evicted_counted_apart_and_encoded_again_once(
 async def test_an_entry_that_fails_the_check_is_bad_though_its_checksum_fits(start: Start) -> None:
     from encoder_server.cache import _checksum
 
-    server = await start()
+    server = await start("--cache-bytes=1000000")
     await server.encode(items((56, 56)))
     ((_, entry),) = memory(server)._entries.items()
     promise = replace(entry.promise, tokens=5)
@@ -110,7 +110,7 @@ async def test_an_entry_that_fails_the_check_is_bad_though_its_checksum_fits(sta
 
 
 async def test_a_callers_own_count_is_compared_with_what_is_recalled(start: Start) -> None:
-    server = await start()
+    server = await start("--cache-bytes=1000000")
     fresh = await server.encode(items((56, 56), expected_tokens=5))
     assert (await server.encode(items((56, 56)))).status == 200
     recalled = await server.encode(items((56, 56), expected_tokens=5))
@@ -126,7 +126,7 @@ async def test_equal_items_at_one_time_are_computed_once_even_when_the_first_cal
     start: Start, checkpoint: Checkpoint
 ) -> None:
     checkpoint.write(sizes={"112x56": "gate"})
-    server = await start()
+    server = await start("--cache-bytes=1000000")
     callers = []
     for count in (1, 2, 3):
         callers.append(asyncio.create_task(server.encode(items((112, 56), (112, 56)))))
@@ -144,7 +144,7 @@ async def test_who_waited_for_a_failure_hears_of_it_and_who_comes_later_tries_ag
     start: Start, checkpoint: Checkpoint
 ) -> None:
     checkpoint.write(hello={"together": True, "batch_budget": 10**6}, sizes={"28x28": "gate", "112x56": "die"})
-    server = await start()
+    server = await start("--cache-bytes=1000000")
     gate = asyncio.create_task(server.encode(items((28, 28))))
     await server.until_load(inFlight=1, queued=0)
     both = [asyncio.create_task(server.encode(items((112, 56)))) for _ in range(2)]

@@ -37,7 +37,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     checkpoint = Checkpoint(folder / "model")
     checkpoint.write(sizes={f"{width}x{height}": action for action, (width, height) in SIZES.items()})
     # Without a cache, so that whatever is sent again is evidence again.
-    async with serving(folder, checkpoint, "--cache-bytes=0") as serving_one:
+    async with serving(folder, checkpoint) as serving_one:
         yield serving_one
 
 
