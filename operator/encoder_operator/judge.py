@@ -31,6 +31,7 @@ PRECEDENCE = (
     vocabulary.SIGNATURE_DRIFT,
     vocabulary.TOKEN_MISMATCH,
     vocabulary.LAYOUT_ERROR,
+    vocabulary.NO_SPARE_ACCELERATOR,
     vocabulary.LEARNING,
     vocabulary.NO_EVIDENCE,
     vocabulary.AS_EXPECTED,
@@ -141,11 +142,18 @@ def _cordoned_elsewhere(question: _Question) -> Verdict | None:
     return _verdict(question, Result.UNKNOWN, vocabulary.NO_EVIDENCE, message)
 
 
+def _no_spare_accelerator(question: _Question) -> Verdict | None:
+    accelerator, told = question.pool.spec.accelerator, question.replica.unschedulable
+    if accelerator is None or told is None or not accelerator.is_wanting(told):
+        return None
+    return _verdict(question, Result.UNKNOWN, vocabulary.NO_SPARE_ACCELERATOR, told)
+
+
 def _unheard(question: _Question) -> Verdict | None:
     if question.replica.identity is not None:
         return None
-    waiting = question.replica.waiting_reason
-    told = f"container is waiting: {waiting}" if waiting else "its identity could not be read yet"
+    waiting, unschedulable = question.replica.waiting_reason, question.replica.unschedulable
+    told = f"container is waiting: {waiting}" if waiting else unschedulable or "its identity could not be read yet"
     return _verdict(question, Result.UNKNOWN, vocabulary.NO_EVIDENCE, told)
 
 
@@ -219,6 +227,7 @@ Rule = Callable[[_Question], Verdict | None]
 RULES: tuple[Rule, ...] = (
     _cordoned_here,
     _cordoned_elsewhere,
+    _no_spare_accelerator,
     _unheard,
     _probe_failed,
     _differs,

@@ -43,7 +43,8 @@ NEVER = Replaced(attempts=0, uid=None, at=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """One revision: its hash, its role, what is expected of it (None: not learned yet), since when."""
+    """One revision: its hash, its role, what is expected of it (None: not learned yet), since when, and
+    to how many replicas it is scaled while one takes another's place (None: as many as the spec asks for)."""
 
     hash: str
     role: Role
@@ -51,6 +52,7 @@ class Revision:
     distinct_identities: int
     reason: str
     since: str
+    scale: int | None
     replaced: Replaced = NEVER
 
 
@@ -79,8 +81,8 @@ NO_PAST = Past(rejected=(), kept=(), retried=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """All standing decisions of a pool; `revisions` are the live ones. `templates` are the pod templates as first applied, by revision:
-    a live revision's template is frozen, so that an operator upgrade rolls nothing."""
+    """All standing decisions of a pool; `revisions` are the live ones. `templates` are the pod templates as first
+    applied, by revision: a live revision's template is frozen, so that an operator upgrade rolls nothing."""
 
     revisions: tuple[Revision, ...]
     templates: Mapping[str, Mapping[str, Any]] = field(hash=False)
