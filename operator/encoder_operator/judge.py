@@ -33,6 +33,7 @@ PRECEDENCE = (
     vocabulary.TOKEN_MISMATCH,
     vocabulary.LAYOUT_ERROR,
     vocabulary.DEADLINE_EXCEEDED,
+    vocabulary.NO_SPARE_ACCELERATOR,
     vocabulary.LEARNING,
     vocabulary.NO_EVIDENCE,
     vocabulary.AS_EXPECTED,
@@ -144,6 +145,13 @@ def _cordoned_elsewhere(question: _Question) -> Verdict | None:
     return _verdict(question, Result.UNKNOWN, vocabulary.NO_EVIDENCE, message)
 
 
+def _no_spare_accelerator(question: _Question) -> Verdict | None:
+    accelerator, told = question.pool.spec.accelerator, question.replica.unschedulable
+    if accelerator is None or told is None or not accelerator.is_wanting(told):
+        return None
+    return _verdict(question, Result.UNKNOWN, vocabulary.NO_SPARE_ACCELERATOR, told)
+
+
 def _unheard(question: _Question) -> Verdict | None:
     replica = question.replica
     if replica.identity is not None:
@@ -228,6 +236,7 @@ Rule = Callable[[_Question], Verdict | None]
 RULES: tuple[Rule, ...] = (
     _cordoned_here,
     _cordoned_elsewhere,
+    _no_spare_accelerator,
     _unheard,
     _probe_failed,
     _differs,

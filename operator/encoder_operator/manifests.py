@@ -20,7 +20,7 @@ JsonObject = dict[str, Any]
 _PROGRESS_DEADLINE_SECONDS = 3600
 
 
-def deployment(pool: EncoderPool, revision: str, template: Mapping[str, Any]) -> JsonObject:
+def deployment(pool: EncoderPool, revision: str, template: Mapping[str, Any], replicas: int) -> JsonObject:
     """The Deployment of one revision, with its frozen pod template; the template is kept in an annotation, as
     the API server hands back another that has its own defaults in it."""
     made = _object(pool, "apps/v1", "Deployment", names.deployment_name(pool.name, revision))
@@ -29,7 +29,7 @@ def deployment(pool: EncoderPool, revision: str, template: Mapping[str, Any]) ->
         vocabulary.ANNOTATION_APPLIED_TEMPLATE: json.dumps(template, sort_keys=True, separators=(",", ":"))
     }
     made["spec"] = {
-        "replicas": pool.spec.replicas,
+        "replicas": replicas,
         "selector": {
             "matchLabels": {vocabulary.LABEL_POOL: pool.name, vocabulary.LABEL_REVISION: revision},
         },

@@ -146,6 +146,7 @@ class Obstacle:
 class Replica:
     """One pod of the pool that is not terminating. `identity` is None when it could not be read or was not
     confirmed; `counts` is None when unknown. `address` is the pod's IP, None until it has one.
+    `unschedulable` is what the scheduler says of a pod that it cannot place, None where it could.
     `expected_digest` is the annotation that makes the kubelet refresh the mounted expectation. `hand_cordon`,
     `hand_release` and `skip` are a person's annotations, each with why; None where there is none."""
 
@@ -158,6 +159,7 @@ class Replica:
     container_started_at: float | None
     restarts: int
     obstacle: Obstacle | None
+    unschedulable: str | None
     cordon: CordonRecord | None
     probe_order: Order | None
     restart_order: Order | None
@@ -182,10 +184,12 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """Everything that judge, cordon and status may know, at one time (`at`, Unix seconds).
-    `evidence_problem` says why no counters could be read at all, None where they could."""
+    """Everything that judge, cordon and status may know, at one time (`at`, Unix seconds). `leaving` are the
+    revisions of which a pod is still ending, `evidence_problem` says why no counters could be read at all, None
+    where they could."""
 
     at: float
     workloads: tuple[Workload, ...]
     replicas: tuple[Replica, ...]
+    leaving: frozenset[str]
     evidence_problem: str | None

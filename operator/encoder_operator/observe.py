@@ -12,7 +12,7 @@ from encoder_operator.cluster import Cluster
 from encoder_operator.evidence import Counters, evidence
 from encoder_operator.identities import Identities
 from encoder_operator.observation import Observation
-from encoder_operator.replicas import replicas_of, workload_of
+from encoder_operator.replicas import leaving_of, replicas_of, workload_of
 from encoder_operator.spec import EncoderPool
 
 
@@ -40,5 +40,6 @@ async def observe(pool: EncoderPool, sources: Sources, now: float) -> Observatio
         at=now,
         workloads=tuple(sorted(map(workload_of, deployments), key=lambda each: each.revision)),
         replicas=tuple(replace(each, counts=counted.get(each.name)) for each in heard),
+        leaving=leaving_of(pods),
         evidence_problem=problem,
     )

@@ -66,7 +66,10 @@ def plan(pool: EncoderPool, standing: Standing) -> Plan:
             *_history(pool, standing),
             manifests.service(pool),
             manifests.disruption_budget(pool),
-            *(manifests.deployment(pool, revision, template) for revision, template in templates.items()),
+            *(
+                manifests.deployment(pool, revision, template, _scale(pool, standing, revision))
+                for revision, template in templates.items()
+            ),
         ),
     )
 
@@ -82,6 +85,11 @@ def _policy(pool: EncoderPool, standing: Standing, revision: str) -> IdentityPol
 def _history(pool: EncoderPool, standing: Standing) -> tuple[dict[str, Any], ...]:
     kept = standing.past.kept
     return (manifests.history(pool, history.render(kept)),) if kept else ()
+
+
+def _scale(pool: EncoderPool, standing: Standing, revision: str) -> int:
+    scale = next((each.scale for each in standing.revisions if each.hash == revision), None)
+    return pool.spec.replicas if scale is None else scale
 
 
 def _expected(pool: EncoderPool, standing: Standing, revision: str, target: str) -> Expected | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from encoder_operator import history, manifests, names, vocabulary
+from encoder_operator.replacement import initial_scales
 from encoder_operator.spec import EncoderPool, IdentityPolicy
 from encoder_operator.standing import NEVER, Expected, Kept, Past, Replaced, Revision, Role, Standing
 from encoder_operator.timestamps import to_text
@@ -54,6 +55,7 @@ def recall(pool: EncoderPool, children: Children, now: float) -> Standing:
     live = [] if current is None else [current]
     if goal is not None and (current is None or current.hash != goal.hash):
         live.append(replace(goal, role=Role.TARGET))
+    live = initial_scales(pool, live, _deployed_replicas(children))
     live = [_under_policy(pool, _completed(each, children), asked) for each in live]
     if live and live[0].role is Role.CURRENT and live[0].hash in templates:
         kept = history.served(kept, live[0], templates[live[0].hash], at)
@@ -102,6 +104,7 @@ def _from_status(entry: Mapping[str, Any]) -> Revision:
         reason=entry.get("reason", vocabulary.NO_EVIDENCE),
         since=entry.get("since", ""),
         pinned=entry.get("identityPolicy") == IdentityPolicy.PINNED.value,
+        scale=entry.get("replicas"),
         replaced=Replaced(attempts=entry.get("attempts", 0), uid=entry.get("replacing"), at=entry.get("replacedAt")),
     )
 
@@ -125,7 +128,12 @@ def _begun(revision: str, since: str) -> Revision:
         distinct_identities=0,
         reason=vocabulary.NO_EVIDENCE,
         since=since,
+        scale=None,
     )
+
+
+def _deployed_replicas(children: Children) -> dict[str, int]:
+    return {_revision_of(each) or "": int(each["spec"].get("replicas", 1)) for each in children.deployments}
 
 
 def _completed(revision: Revision, children: Children) -> Revision:

@@ -122,7 +122,7 @@ async def _tell(body: JsonObject, error: OperatorError, world: World) -> None:
 def _next_look(
     pool: EncoderPool, standing: Standing, advanced: Standing, attempt_at: float | None, now: float
 ) -> float:
-    """At once where something was learned or promoted (the next plan acts on it), else at the next evaluation."""
+    """At once where something was decided (the next plan acts on it), else at the next evaluation."""
     if _decided(standing) != _decided(advanced):
         return 0.0
     evaluation = float(pool.spec.integrity.evaluation_seconds)
@@ -130,7 +130,7 @@ def _next_look(
 
 
 def _decided(standing: Standing) -> set[tuple[object, ...]]:
-    return {(each.hash, each.role, each.expected, each.replaced) for each in standing.revisions}
+    return {(each.hash, each.role, each.expected, each.replaced, each.scale) for each in standing.revisions}
 
 
 def _count(pool: EncoderPool, observation: Observation, done: Sequence[Action], metrics: Metrics) -> None:

@@ -25,6 +25,12 @@ def replicas_of(pods: Iterable[JsonObject]) -> tuple[Replica, ...]:
     return tuple(sorted(map(_replica, here), key=lambda each: each.name))
 
 
+def leaving_of(pods: Iterable[JsonObject]) -> frozenset[str]:
+    """The revisions of which a pod is ending: until it has, what it was given is not free."""
+    ending = [pod for pod in pods if _is_leaving(pod) and (pod.get("status") or {}).get("phase") not in _FINISHED]
+    return frozenset(map(_revision, ending))
+
+
 def workload_of(deployment: JsonObject) -> Workload:
     """A revision's Deployment as a value."""
     status = deployment.get("status") or {}
@@ -51,13 +57,14 @@ def _replica(pod: JsonObject) -> Replica:
     return Replica(
         name=metadata["name"],
         uid=metadata["uid"],
-        revision=labels.get(vocabulary.LABEL_REVISION, ""),
+        revision=_revision(pod),
         address=status.get("podIP"),
         serving=labels.get(vocabulary.LABEL_SERVING) == vocabulary.SERVING,
         ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
         container_started_at=_started_at(container),
         restarts=int(container.get("restartCount") or 0),
         obstacle=obstacle_of(status, container),
+        unschedulable=_why_unschedulable(status),
         cordon=parse_record(annotations.get(vocabulary.ANNOTATION_CORDON)),
         probe_order=parse_order(annotations.get(vocabulary.ANNOTATION_ORDER_PROBE)),
         restart_order=parse_order(annotations.get(vocabulary.ANNOTATION_ORDER_RESTART)),
@@ -68,6 +75,19 @@ def _replica(pod: JsonObject) -> Replica:
         identity=None,
         counts=None,
     )
+
+
+def _revision(pod: JsonObject) -> str:
+    labels: Mapping[str, str] = pod["metadata"].get("labels") or {}
+    return labels.get(vocabulary.LABEL_REVISION, "")
+
+
+def _why_unschedulable(status: JsonObject) -> str | None:
+    """What the scheduler says of a pod for which it finds no node."""
+    for each in status.get("conditions") or ():
+        if each["type"] == "PodScheduled" and each["status"] == "False" and each.get("reason") == "Unschedulable":
+            return str(each.get("message") or each["reason"])
+    return None
 
 
 def _container(status: JsonObject) -> JsonObject:

@@ -6,10 +6,12 @@ revision go before its successor is Ready in full.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from encoder_operator.learning import confirms, lesson
 from encoder_operator.observation import Observation
+from encoder_operator.replacement import Handover, held_accelerators, scales
 from encoder_operator.spec import EncoderPool, IdentityPolicy
 from encoder_operator.standing import Revision, Role, Standing
 from encoder_operator.timestamps import to_text
@@ -25,7 +27,9 @@ def advance(pool: EncoderPool, standing: Standing, observation: Observation, jud
     if target is not None and _is_complete(pool, target, observation, verdicts.get(target.hash)):
         over = tuple(each for each in revisions if each.role is Role.REJECTED)
         past = replace(past, rejected=over + past.rejected)
-        revisions = [replace(target, role=Role.CURRENT)]
+        revisions = [replace(target, role=Role.CURRENT, scale=None)]
+    elif target is not None and len(revisions) > 1 and not _is_bad(verdicts.get(target.hash)):
+        revisions = _scaled(pool, standing, observation, revisions)
     before = {each.hash: each for each in standing.revisions}
     told = [_told(before[each.hash], each, verdicts.get(each.hash), to_text(observation.at)) for each in revisions]
     return Standing(revisions=tuple(told), templates=standing.templates, past=past)
@@ -46,13 +50,26 @@ def _learned(pool: EncoderPool, revision: Revision, observation: Observation) ->
 
 
 def _is_complete(pool: EncoderPool, target: Revision, observation: Observation, verdict: Verdict | None) -> bool:
-    if verdict is not None and verdict.result is Result.BAD:
+    if _is_bad(verdict):
         return False
     workload = next((each for each in observation.workloads if each.revision == target.hash), None)
     return workload is not None and workload.desired == pool.spec.replicas and workload.ready >= workload.desired
 
 
+def _is_bad(verdict: Verdict | None) -> bool:
+    return verdict is not None and verdict.result is Result.BAD
+
+
+def _scaled(
+    pool: EncoderPool, standing: Standing, observation: Observation, revisions: Sequence[Revision]
+) -> list[Revision]:
+    old, new = sorted(revisions, key=lambda each: each.role is Role.TARGET)
+    held = held_accelerators(pool, standing.templates.get(old.hash, {}))
+    found = scales(Handover(pool=pool, old=old, new=new, held=held, observation=observation))
+    return [replace(old, scale=found.old), replace(new, scale=found.new)]
+
+
 def _told(before: Revision, after: Revision, verdict: Verdict | None, now: str) -> Revision:
     reason = after.reason if verdict is None or after.role is Role.REJECTED else verdict.reason
-    unchanged = before.role is after.role and before.reason == reason and before.since
+    unchanged = (before.role, before.reason, before.scale) == (after.role, reason, after.scale) and before.since
     return replace(after, reason=reason, since=before.since if unchanged else now)

@@ -45,7 +45,8 @@ NEVER = Replaced(attempts=0, uid=None, at=None)
 class Revision:
     """One revision: its hash, its role, what is expected of it (None: not learned yet), since when.
     `pinned`: that came from the spec, and no replica need ever have measured it. `unchecked`: its replicas serve
-    under policy Off, and were they told to wait for what is to be learned from them, all would stop serving."""
+    under policy Off, and were they told to wait for what is to be learned from them, all would stop serving.
+    `scale`: to how many replicas it is scaled while one takes another's place (None: as many as the spec asks)."""
 
     hash: str
     role: Role
@@ -55,6 +56,7 @@ class Revision:
     since: str
     pinned: bool = False
     unchecked: bool = False
+    scale: int | None = None
     replaced: Replaced = NEVER
 
 

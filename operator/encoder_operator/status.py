@@ -89,6 +89,8 @@ def _revision(revision: Revision) -> JsonObject:
         made["attempts"] = revision.replaced.attempts
     if revision.replaced.uid is not None and revision.replaced.at is not None:
         made |= {"replacing": revision.replaced.uid, "replacedAt": revision.replaced.at}
+    if revision.scale is not None:
+        made["replicas"] = revision.scale
     if revision.expected is not None:
         made["fingerprint"] = revision.expected.fingerprint
         made["identityPolicy"] = (IdentityPolicy.PINNED if revision.pinned else IdentityPolicy.LEARN).value

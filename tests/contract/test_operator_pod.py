@@ -126,6 +126,7 @@ def standing(expected: Expected | None) -> Standing:
         distinct_identities=1,
         reason="AsExpected",
         since="2026-11-30T12:00:00Z",
+        scale=None,
     )
     return Standing(revisions=(known,), templates={REVISION: pod_template(a_pool(), REVISION)})
 

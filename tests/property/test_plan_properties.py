@@ -57,6 +57,7 @@ def standings(draw: st.DrawFn, name: str) -> Standing:
                 distinct_identities=draw(st.integers(0, 3)),
                 reason="AsExpected",
                 since="2026-11-30T12:00:00Z",
+                scale=None,
             )
         )
         if draw(st.booleans()):

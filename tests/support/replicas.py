@@ -108,6 +108,7 @@ def a_replica(name: str = "a", **fields: Any) -> Replica:
         container_started_at=NOW - 600,
         restarts=0,
         obstacle=None,
+        unschedulable=None,
         cordon=None,
         probe_order=None,
         restart_order=None,
@@ -151,7 +152,9 @@ def observed(replicas: Sequence[Replica], *, at: float = NOW, problem: str | Non
     """What there is, with one workload that counts its replicas."""
     ready = sum(each.ready for each in replicas)
     workload = Workload(revision=REVISION, desired=3, created=len(replicas), ready=ready, message=None)
-    return Observation(at=at, workloads=(workload,), replicas=tuple(replicas), evidence_problem=problem)
+    return Observation(
+        at=at, workloads=(workload,), replicas=tuple(replicas), leaving=frozenset(), evidence_problem=problem
+    )
 
 
 def standing(expected: Expected | None = EXPECTED, role: Role = Role.CURRENT) -> Standing:
@@ -163,6 +166,7 @@ def standing(expected: Expected | None = EXPECTED, role: Role = Role.CURRENT) ->
         distinct_identities=1,
         reason=vocabulary.AS_EXPECTED,
         since="2027-01-15T08:00:00Z",
+        scale=None,
     )
     return Standing(revisions=(revision,), templates={})
 

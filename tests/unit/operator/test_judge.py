@@ -135,6 +135,7 @@ def test_the_rules_speak_in_this_order() -> None:
     assert [rule.__name__.strip("_") for rule in judging.RULES] == [
         "cordoned_here",
         "cordoned_elsewhere",
+        "no_spare_accelerator",
         "unheard",
         "probe_failed",
         "differs",

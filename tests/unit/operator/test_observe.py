@@ -15,7 +15,7 @@ from encoder_operator import vocabulary
 from encoder_operator.identities import HttpIdentities
 from encoder_operator.observation import Obstacle, ProbeResult, Replica
 from encoder_operator.orders import render_record
-from encoder_operator.replicas import replicas_of, workload_of
+from encoder_operator.replicas import leaving_of, replicas_of, workload_of
 from tests.support.replicas import a_record, a_replica
 
 IDENTITY = json.loads((Path(__file__).parents[2] / "contract" / "identity.json").read_text())
@@ -139,6 +139,22 @@ def test_what_keeps_a_container_from_running_is_told(
 def test_a_container_that_runs_has_no_obstacle() -> None:
     (found,) = replicas_of([a_pod()])
     assert found.obstacle is None
+
+
+def test_a_pod_that_finds_no_node_says_what_the_scheduler_says() -> None:
+    pod = a_pod()
+    message = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    pod["status"]["conditions"] = [told]
+    assert replicas_of([pod])[0].unschedulable == message
+    pod["status"]["conditions"] = [told | {"reason": "SchedulingGated"}]
+    assert replicas_of([pod])[0].unschedulable is None
+
+
+def test_a_pod_that_is_ending_is_told_by_its_revision() -> None:
+    ending = a_pod("b", deletionTimestamp="2026-11-30T12:00:00Z")
+    ending["metadata"]["labels"][vocabulary.LABEL_REVISION] = "old"
+    assert leaving_of([ending, a_pod("a")]) == {"old"}
 
 
 def test_a_deployment_that_cannot_make_pods_says_why() -> None:

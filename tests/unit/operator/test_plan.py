@@ -27,6 +27,7 @@ def stands(
         distinct_identities=1,
         reason="AsExpected",
         since="2026-11-30T12:00:00Z",
+        scale=None,
     )
     return Standing(revisions=(revision,), templates={planned.target: template | dict(changes or {})})
 

@@ -183,6 +183,7 @@ def two_revisions() -> Standing:
         distinct_identities=1,
         reason="AsExpected",
         since="2027-01-15T08:00:00Z",
+        scale=None,
     )
     return Standing(revisions=(old, *standing(role=Role.TARGET).revisions), templates={})
 
@@ -224,7 +225,13 @@ def test_a_history_is_read_as_it_was_written() -> None:
 def test_a_history_holds_what_serves_and_two_before_it() -> None:
     kept = kept_of(*((name, f"2027-01-15T0{index}:00:00Z") for index, name in enumerate("abc")))
     now = Revision(
-        hash="d", role=Role.CURRENT, expected=None, distinct_identities=0, reason="", since="2027-01-15T08:00:00Z"
+        hash="d",
+        role=Role.CURRENT,
+        expected=None,
+        distinct_identities=0,
+        reason="",
+        since="2027-01-15T08:00:00Z",
+        scale=None,
     )
     grown = history.served(kept, now, {"spec": {}}, "2027-01-15T08:00:00Z")
     assert [each.hash for each in grown] == ["d", "c", "b"]
