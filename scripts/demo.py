@@ -39,7 +39,7 @@ def main() -> None:
     folder = ground.FOLDER / "encoderpool-demo"
     prepare(folder)
     step("Install the operator from its chart, and apply a pool of three replicas")
-    install_chart()
+    install_chart(prometheus_address=ground.PROMETHEUS_INSIDE)
     kube.apply(pool(POOL, NAMESPACE, image=TRUNCATING_IMAGE, encoder="truncating"))
     until("the pool to be Ready", lambda: reason_is(POOL, NAMESPACE, "AsExpected"), seconds=240)
     look()

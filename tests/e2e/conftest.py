@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support import ground as settings
 from tests.support import kube
-from tests.support.pools import OPERATOR_NAMESPACE, Ground, install_chart
+from tests.support.fleet import Fleet
+from tests.support.pools import OPERATOR_NAMESPACE, TRUNCATING_IMAGE, Ground, install_chart, pool
 from tests.support.truth import Truth, make_checkpoint
 from tests.support.waiting import until
 
@@ -28,7 +30,7 @@ def allowed() -> None:
 @pytest.fixture(scope="session")
 def operator(allowed: None) -> Iterator[None]:
     """The operator, installed from the chart as a user would."""
-    install_chart()
+    install_chart(prometheus_address=settings.PROMETHEUS_INSIDE)
     yield
     kube.helm("uninstall", "encoderpool", "-n", OPERATOR_NAMESPACE, "--wait", "--timeout=120s", check=False)
 
@@ -44,7 +46,24 @@ def truth(tmp_path_factory: pytest.TempPathFactory) -> Truth:
 @pytest.fixture(scope="module")
 def ground(request: pytest.FixtureRequest, operator: None) -> Iterator[Ground]:
     """A namespace named after the test module, with its own checkpoint on its own volume."""
-    name = request.module.__name__.rpartition(".")[2].replace("test_", "e2e-").replace("_", "-")
+    with made_ground(request.module.__name__.rpartition(".")[2].replace("test_", "e2e-").replace("_", "-")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def fleet(operator: None) -> Iterator[Fleet]:
+    """Three replicas whose faults a test can set, for tests that leave them as good as they found them."""
+    with made_ground("e2e-fleet") as made:
+        shared = Fleet(name="fleet", namespace=made.namespace, folder=made.folder)
+        shared.faults.mkdir(mode=0o755)
+        kube.apply(pool(shared.name, shared.namespace, image=TRUNCATING_IMAGE, encoder="truncating"))
+        until("the fleet to be Ready", shared.is_as_expected, seconds=240)
+        yield shared
+
+
+@contextmanager
+def made_ground(name: str) -> Iterator[Ground]:
+    """A namespace of this name with a checkpoint on a volume, until both are removed again."""
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=settings.FOLDER))
     folder.chmod(0o755)
     make_checkpoint(folder / "checkpoint")
@@ -79,7 +98,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """A failed test's report shows what a person would look at: pools, pods, events, the operator's log."""
     report = yield
     if report.failed and report.when == "call":  # type: ignore[attr-defined]
-        namespace = getattr(item, "funcargs", {}).get("ground")
+        given = getattr(item, "funcargs", {})
+        namespace = given.get("ground") or given.get("fleet")
         where = ["-n", namespace.namespace] if namespace else ["-A"]
         for title, command in {
             "pools": ["get", "encoderpools", *where, "-o", "yaml"],

@@ -25,14 +25,15 @@ class Ground:
     folder: Path
 
 
-def install_chart() -> None:
-    """`helm upgrade --install` the chart with the images of this ground, and wait for the operator."""
+def install_chart(*, prometheus_address: str) -> None:
+    """`helm upgrade --install` the chart with the images of this ground, and wait for the operator; without an
+    address it scrapes the replicas itself."""
     kube.helm(
         *("upgrade", "--install", "encoderpool", str(CHART)),
         *("--namespace", OPERATOR_NAMESPACE, "--create-namespace", "--wait", "--timeout=180s"),
         *("--set", f"image.repository={ground.repository('operator')}", "--set", f"image.tag={ground.IMAGE_TAG}"),
         *("--set", f"image.pullPolicy={ground.PULL_POLICY}"),
-        *("--set", f"prometheus.address={ground.PROMETHEUS_INSIDE}"),
+        *("--set", f"prometheus.address={prometheus_address}"),
     )
 
 
