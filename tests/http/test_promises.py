@@ -60,7 +60,7 @@ async def test_promises_arrive_before_the_model_runs_and_rows_after_it(start: St
 
 
 async def test_what_is_recalled_answers_in_the_same_shape(start: Start) -> None:
-    server = await start()
+    server = await start("--cache-bytes=1000000")
     fresh, recalled = await two_parts(server, (56, 56)), await two_parts(server, (56, 56))
     assert len(server.batches) == 1
     assert fresh[0]["items"] == recalled[0]["items"]
