@@ -1,4 +1,5 @@
-"""A client that behaves like a router: it keeps connections open, and tries 429, 502 and 503 again on a new one.
+"""A client that behaves like a router: it keeps connections open, renews them now and then (a Service gives a
+connection to one replica for as long as it lasts), and tries 429, 502 and 503 again on a new one.
 
 Every answer that it accepted is kept, so that a test can compare each embedding with the true one.
 """
@@ -19,6 +20,7 @@ from tests.support.pictures import Picture
 
 TRIES = 8
 AGAIN = (429, 502, 503)
+CALLS_ON_A_CONNECTION = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,8 @@ class Router:
                 if attempt.status not in (0, *AGAIN):
                     break
             self.calls.append(Call(pictures=chosen, attempts=tuple(attempts), answer=answer))
+            if choice.randrange(CALLS_ON_A_CONNECTION) == 0:
+                connection.close()
         connection.close()
 
 
