@@ -6,8 +6,7 @@ that neither the packet size nor a pod's 64 MiB of /dev/shm bounds a picture or 
 
 Must never: import torch or aiohttp, use pickle, or hold a decision.
 
-Front to engine: Encode, Probe, Stop. Engine to front: Hello (once, when ready), Refused (instead of Hello),
-Promised (before the model runs), Encoded, Probed.
+To the engine: Encode, Probe, Stop. From it: Hello (once) or Refused, Promised (before the model runs), Encoded, Probed.
 """
 
 from __future__ import annotations
@@ -152,11 +151,8 @@ class Stop:
 
 @validated(frozen=True, kw_only=True)
 class Hello:
-    """Engine to front: loaded, warmed up and probed; this is what was measured.
-
-    `together`: whether items of several callers may share a batch. `batch_budget`: pixels up to which that pays
-    off with this encoder; 0: never.
-    """
+    """Engine to front: loaded, warmed up and probed; this is what was measured. `together`: whether items of
+    several callers may share a batch. `batch_budget`: pixels up to which that pays off here; 0: never."""
 
     kind: Literal["hello"] = "hello"
     measured: Measured
