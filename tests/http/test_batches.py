@@ -12,7 +12,7 @@ Size = tuple[int, int]
 async def behind_a_gate(server: Server, *sizes: Size) -> list[Answer]:
     """Send these pictures, each in its own request, while the engine is busy with another; return their answers."""
     gate = asyncio.create_task(server.encode(items((28, 28))))
-    await server.until_load(inFlight=1, queued=0)
+    await server.until_taken()
     waiting = []
     for count, size in enumerate(sizes, start=1):
         waiting.append(asyncio.create_task(server.encode(items(size))))

@@ -146,7 +146,7 @@ async def test_who_waited_for_a_failure_hears_of_it_and_who_comes_later_tries_ag
     checkpoint.write(hello={"together": True, "batch_budget": 10**6}, sizes={"28x28": "gate", "112x56": "die"})
     server = await start("--cache-bytes=1000000")
     gate = asyncio.create_task(server.encode(items((28, 28))))
-    await server.until_load(inFlight=1, queued=0)
+    await server.until_taken()
     both = [asyncio.create_task(server.encode(items((112, 56)))) for _ in range(2)]
     await server.until_load(inFlight=3)
     await open_gate(server.model)

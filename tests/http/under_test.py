@@ -146,6 +146,14 @@ class Server(Client):
         log = self.model / "batches"
         return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
 
+    async def until_taken(self) -> None:
+        """Wait until an engine has been given a batch: what is sent from then on waits behind it."""
+
+        async def taken() -> bool:
+            return bool(self.batches)
+
+        await until(taken)
+
 
 class Start(Protocol):
     """Starts a server: see `serving` for the arguments."""
