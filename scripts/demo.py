@@ -97,7 +97,7 @@ def drift_in_traffic(checkpoint: Path, ask: Path) -> None:
     say("the failed checks are counted, and Prometheus has the counts:")
     counted = f'encoder_token_checks_total{{pod="{victim}",source="fresh",result="count"}}'
     show("curl", "-sG", f"{ground.PROMETHEUS}/api/v1/query", "--data-urlencode", f"query=max_over_time({counted}[2m])")
-    until("the reason", lambda: reason_is(POOL, NAMESPACE, "TokenMismatch"), seconds=30)
+    until("the pool to say so", lambda: cordoned_replicas() == 1, seconds=30)
     say("the operator took the replica out of the Service; nobody else is touched:")
     look()
     show("kubectl", "-n", NAMESPACE, "get", "encp", POOL, "-o", f"jsonpath={READY}")
@@ -146,6 +146,12 @@ def pod(name: str) -> kube.Object:
     found = kube.get("pod", name, NAMESPACE)
     assert found, f"pod {name} is gone"
     return found
+
+
+def cordoned_replicas() -> int:
+    """How many replicas the pool's status calls cordoned."""
+    found = kube.get("encoderpool", POOL, NAMESPACE) or {}
+    return int(found.get("status", {}).get("cordonedReplicas", 0))
 
 
 def ordered_probe(name: str) -> str | None:
