@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from encoder_operator import vocabulary
+from encoder_operator.answers import read_bounded, replica_url
 from encoder_operator.evidence import LOOK_BACK_SECONDS, EvidenceError
 from encoder_operator.metrics_page import Page, Reading, parse_page, samples_of
 from encoder_operator.observation import Replica
@@ -117,13 +118,12 @@ class Direct:
         return page
 
     async def _ask(self, address: str) -> tuple[str | None, Page | None]:
-        host = f"[{address}]" if ":" in address else address
-        url = f"http://{host}:{vocabulary.PORT}{vocabulary.PATH_METRICS}"
+        url = replica_url(address, vocabulary.PATH_METRICS)
         try:
             async with self._session.get(url, timeout=_TIMEOUT, allow_redirects=False) as answer:
                 if answer.status != 200:
                     return f"status {answer.status}", None
-                return None, parse_page((await _read_bounded(answer.content)).decode())
+                return None, parse_page((await read_bounded(answer.content, _LARGEST_ANSWER)).decode())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return type(error).__name__, None
         except ValueError as error:
@@ -145,12 +145,3 @@ def remember(readings: list[Reading], new: Reading, window_seconds: int) -> None
     readings[:] = [each for each in readings if each[0] >= oldest]
     if len(readings) > _MOST_READINGS:
         del readings[1 : _MOST_READINGS // 2 : 2]
-
-
-async def _read_bounded(content: aiohttp.StreamReader) -> bytes:
-    body = bytearray()
-    async for chunk in content.iter_chunked(65536):
-        body += chunk
-        if len(body) > _LARGEST_ANSWER:
-            raise ValueError(f"more than {_LARGEST_ANSWER} bytes")
-    return bytes(body)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from encoder_operator.answers import TooLargeError, read_bounded
 from encoder_operator.metrics_page import CHECKS, JUDGED_SOURCE, MEDIA
 from encoder_operator.observation import Counts, Replica
 from encoder_operator.window import Bounds, PodSamples, Sample, Series, counts
@@ -78,10 +79,12 @@ class Prometheus:
         form = {"query": expression, "time": f"{now:.3f}"}
         try:
             async with self._session.post(self._url, data=form, timeout=_TIMEOUT, allow_redirects=False) as answer:
-                body = await _read_bounded(answer.content)
+                body = await read_bounded(answer.content, _LARGEST_ANSWER)
                 status = answer.status
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise EvidenceError(f"Prometheus cannot be asked: {type(error).__name__}") from error
+        except TooLargeError as error:
+            raise EvidenceError(f"Prometheus answered {error}") from error
         if status != 200:
             raise EvidenceError(f"Prometheus answered {status}")
         return _matrix(body)
@@ -156,12 +159,3 @@ def _matrix(body: bytes) -> list[Any]:
 def _quoted(text: str) -> str:
     """A PromQL string literal."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-async def _read_bounded(content: aiohttp.StreamReader) -> bytes:
-    body = bytearray()
-    async for chunk in content.iter_chunked(65536):
-        body += chunk
-        if len(body) > _LARGEST_ANSWER:
-            raise EvidenceError(f"Prometheus answered more than {_LARGEST_ANSWER} bytes")
-    return bytes(body)

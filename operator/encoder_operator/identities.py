@@ -14,6 +14,7 @@ from typing import Protocol
 import aiohttp
 
 from encoder_operator import vocabulary
+from encoder_operator.answers import TooLargeError, read_bounded, replica_url
 from encoder_operator.identity_document import parse_identity
 from encoder_operator.observation import Identity, Replica
 
@@ -54,16 +55,15 @@ class HttpIdentities:
         return confirmed(first, await self._ask(replica.address))
 
     async def _ask(self, address: str) -> Identity | None:
-        host = f"[{address}]" if ":" in address else address
-        url = f"http://{host}:{vocabulary.PORT}{vocabulary.PATH_IDENTITY}"
+        url = replica_url(address, vocabulary.PATH_IDENTITY)
         try:
             async with self._session.get(url, timeout=_TIMEOUT, allow_redirects=False) as answer:
                 if answer.status != 200:
                     return None
-                body = await _read_bounded(answer.content)
-        except (aiohttp.ClientError, TimeoutError, OSError):
+                body = await read_bounded(answer.content, _LARGEST_ANSWER)
+        except (aiohttp.ClientError, TimeoutError, OSError, TooLargeError):
             return None
-        return None if body is None else parse_identity(body)
+        return parse_identity(body)
 
 
 def confirmed(first: Identity, second: Identity | None) -> Identity | None:
@@ -72,12 +72,3 @@ def confirmed(first: Identity, second: Identity | None) -> Identity | None:
         return None
     mine = (first.pod_uid, first.boot_id, first.fingerprint, first.state)
     return second if mine == (second.pod_uid, second.boot_id, second.fingerprint, second.state) else None
-
-
-async def _read_bounded(content: aiohttp.StreamReader) -> bytes | None:
-    body = bytearray()
-    async for chunk in content.iter_chunked(65536):
-        body += chunk
-        if len(body) > _LARGEST_ANSWER:
-            return None
-    return bytes(body)
