@@ -147,17 +147,22 @@ async def test_with_nothing_to_go_back_to_it_says_so_and_who_is_good_serves_on()
     assert world.condition()["reason"] == "AsExpected", "a cause that is gone at last is noticed"
 
 
+async def roll_out_to_a_faulty(world: MemoryWorld, revision: str) -> None:
+    """Twelve passes while the golden probes of this revision's replicas fail, and all others' pass."""
+    for _ in range(12):
+        for name, server in world.servers.items():
+            server.probe_passes = revision not in name
+        world.live()
+        await world.passes(1)
+
+
 async def test_a_target_at_fault_is_rejected_and_what_served_serves_on() -> None:
     world = await a_ready_pool(baseSeconds=5)
     good = asked(world)
     assert world.pool is not None
     world.pool["spec"]["image"] = "encoder-server:2"
     bad = asked(world)
-    for _ in range(12):
-        for name, server in world.servers.items():
-            server.probe_passes = bad not in name
-        world.live()
-        await world.passes(1)
+    await roll_out_to_a_faulty(world, bad)
     assert revisions(world) == [(good, "Current"), (bad, "Rejected")]
     assert images(world) == {"encoder-server:1"}
     assert world.condition()["status"] == "True"
@@ -175,11 +180,7 @@ async def test_an_annotation_is_heeded_once() -> None:
     world.pool["spec"]["image"] = "encoder-server:2"
     bad = asked(world)
     world.pool["metadata"]["annotations"] = {vocabulary.ANNOTATION_RETRY: bad}
-    for _ in range(12):
-        for name, server in world.servers.items():
-            server.probe_passes = bad not in name
-        world.live()
-        await world.passes(1)
+    await roll_out_to_a_faulty(world, bad)
     assert revisions(world) == [(good, "Current"), (bad, "Rejected")]
 
 
@@ -188,11 +189,7 @@ async def test_another_spec_clears_the_way() -> None:
     assert world.pool is not None
     world.pool["spec"]["image"] = "encoder-server:2"
     bad = asked(world)
-    for _ in range(12):
-        for name, server in world.servers.items():
-            server.probe_passes = bad not in name
-        world.live()
-        await world.passes(1)
+    await roll_out_to_a_faulty(world, bad)
     world.pool["spec"]["image"] = "encoder-server:3"
     await world.passes(8)
     assert revisions(world) == [(asked(world), "Current"), (bad, "Rejected")]
