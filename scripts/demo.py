@@ -100,7 +100,8 @@ def drift_in_traffic(checkpoint: Path, ask: Path) -> None:
     until("the pool to say so", lambda: cordoned_replicas() == 1, seconds=30)
     say("the operator took the replica out of the Service; nobody else is touched:")
     look()
-    show("kubectl", "-n", NAMESPACE, "get", "encp", POOL, "-o", f"jsonpath={READY}")
+    say("describe tells why, with what was measured:")
+    show_line(f"kubectl -n {NAMESPACE} describe encp {POOL} | sed -n '/^Status:/,$p'")
     say("who, why, when and how often stands on the pod:")
     show("kubectl", "-n", NAMESPACE, "get", "pod", victim, "-o", f"jsonpath={CORDON}")
 
@@ -175,8 +176,17 @@ def say(text: str) -> None:
 
 def show(*command: str) -> None:
     """Run a command and print it with its output, as in a terminal."""
-    print(f"  $ {shlex.join(command)}", flush=True)
-    output = kube.kubectl(*command[1:]) if command[0] == "kubectl" else kube.run(*command)
+    shown(shlex.join(command), kube.kubectl(*command[1:]) if command[0] == "kubectl" else kube.run(*command))
+
+
+def show_line(line: str) -> None:
+    """The same for a line with a pipe in it."""
+    shown(line, kube.run("sh", "-c", line))
+
+
+def shown(typed: str, output: str) -> None:
+    """What was typed and what came of it."""
+    print(f"  $ {typed}", flush=True)
     for line in output.splitlines():
         print(f"    {line}", flush=True)
 
