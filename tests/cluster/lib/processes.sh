@@ -6,12 +6,20 @@ daemons=(etcd apiserver containerd controller-manager scheduler kubelet proxy)
 start() { # start NAME COMMAND… : in the background, inside the namespace
   local name=$1
   shift
-  # Every descriptor is let go of: a daemon that keeps the caller's pipe open makes the caller's reader wait for ever.
   (
-    exec </dev/null >>"$run/log/$name.log" 2>&1 9>&-
+    exec </dev/null >>"$run/log/$name.log" 2>&1
+    let_go_of_descriptors
     exec setsid nsenter "--net=/run/netns/$ns" "$@"
   ) &
   echo $! >"$run/$name.pid"
+}
+
+let_go_of_descriptors() { # a daemon that keeps a caller's pipe or lock open makes whoever waits for it wait for ever
+  local descriptor
+  for descriptor in "/proc/$BASHPID/fd"/*; do
+    descriptor=${descriptor##*/}
+    [ "$descriptor" -le 2 ] || exec {descriptor}>&-
+  done
 }
 
 is_ours() { # is_ours PID : pids are reused, and files outlive the processes they name
