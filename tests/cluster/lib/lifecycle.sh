@@ -39,8 +39,8 @@ start_all() {
   pause_image
   start_kubelet
   start_proxy
-  until_true 60 "the node to register" kubectl get node "$node"
-  kubectl wait --for=condition=Ready "node/$node" --timeout=60s >/dev/null
+  until_serves kubelet kubectl get node "$node"
+  kubectl wait --for=condition=Ready "node/$node" --timeout=150s >/dev/null
   cluster_digest >"$run/digest"
 }
 
@@ -56,7 +56,7 @@ prepare_containerd() {
 
 start_containerd() {
   PATH=$bin:$PATH start containerd "$bin/containerd" --config "$run/containerd.toml"
-  until_true 30 containerd ctr version
+  until_serves containerd ctr version
 }
 
 forget_containers() { # false where there was something to forget
@@ -83,7 +83,7 @@ start_apiserver() {
     --service-account-issuer=https://kubernetes.default.svc --authorization-mode=Node,RBAC --allow-privileged=true \
     --kubelet-preferred-address-types=InternalIP \
     --kubelet-client-certificate="$pki/admin.crt" --kubelet-client-key="$pki/admin.key"
-  until_true 60 "the API server" kubectl get --raw /readyz
+  until_serves apiserver kubectl --request-timeout=5s get --raw /readyz
 }
 
 start_controller-manager() {
