@@ -19,6 +19,7 @@ from encoder_operator.spec import EncoderPool, Management
 from encoder_operator.standing import Role, Standing
 from encoder_operator.timestamps import to_text
 from encoder_operator.verdict import Judgement, Matter, Result, Verdict
+from encoder_operator.wording import counted
 
 Statement = tuple[str, str, str, str]
 """A condition's type, status, reason and message."""
@@ -131,7 +132,7 @@ def _given_up(pool: EncoderPool, standing: Standing, observation: Observation) -
     stuck = has_no_way_back(pool, standing, observation)
     if stuck is None:
         return None
-    told = f"{stuck.replaced.attempts} replacements repeated the fault of revision {stuck.hash}"
+    told = f"{counted(stuck.replaced.attempts, 'replacement')} repeated the fault of revision {stuck.hash}"
     return f"{told}, and no earlier one is known to go back to: change the spec"
 
 

@@ -169,8 +169,8 @@ def _probe_failed(question: _Question) -> Verdict | None:
     identity = question.replica.identity
     if identity is None or identity.probe is None or identity.probe.result is not ProbeResult.FAILED:
         return None
-    if identity.probe.order_id is not None and identity.state == vocabulary.STATE_READY:
-        # Sizes that the operator named failed, and a person let it serve all the same: traffic judges it again.
+    if identity.probe.order_id is not None and identity.state in (vocabulary.STATE_READY, vocabulary.STATE_CORDONED):
+        # Sizes that the operator named failed, and a person's label lets it serve all the same: traffic judges it.
         return None
     failed = next((each for each in identity.probe.items if each.result != "ok"), None)
     message = item_words(failed) if failed else identity.message

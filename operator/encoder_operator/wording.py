@@ -9,6 +9,11 @@ from encoder_operator import vocabulary
 from encoder_operator.observation import Identity, ItemReport, Replica
 
 
+def counted(number: int, noun: str) -> str:
+    """So many of something that is named in the singular."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def item_words(item: ItemReport) -> str:
     """One item in words, as a user reads it: which, how large, what was promised and what was produced."""
     size = f"{item.size.modality} {item.size.width}x{item.size.height}"

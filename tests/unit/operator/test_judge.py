@@ -32,6 +32,7 @@ from tests.support.replicas import (
 
 GOOD, UNKNOWN, BAD = Result.GOOD, Result.UNKNOWN, Result.BAD
 STARTING = an_identity(state="STARTING", reason="Loading", fingerprint=None, signature=None, probe=None)
+FAILED_AS_ORDERED = ProbeReport(result=ProbeResult.FAILED, order_id="probe-1-1", items=(an_item(result="count"),))
 DRIFTED = held("FingerprintDrift", fingerprint=OTHER_FINGERPRINT)
 
 
@@ -79,6 +80,14 @@ def good(*names: str) -> list[Replica]:
             "one that is held though it matches has not read its file yet",
             a_replica(ready=False, identity=held("Learning")),
             (UNKNOWN, "Learning"),
+        ),
+        *(
+            (
+                f"a probe of named sizes that failed is no fault of one in {state} that a person let back",
+                a_replica(ready=state == "READY", identity=an_identity(state=state, probe=FAILED_AS_ORDERED)),
+                (result, reason),
+            )
+            for state, result, reason in (("READY", GOOD, "AsExpected"), ("CORDONED", UNKNOWN, "NoEvidence"))
         ),
         (
             "a probe that runs says nothing yet",
