@@ -289,6 +289,12 @@ def test_a_failed_probe_is_told_with_item_size_and_numbers() -> None:
     assert message == "a: item 2 (image 112x112) promised 16, produced 64"
 
 
+def test_a_cordon_by_hand_is_told_in_the_persons_words() -> None:
+    by_hand = a_record(by="person:to look at it", reason="HandCordon", message="to look at it")
+    message = judged(cordoned("a", record=by_hand), *good("b", "c")).pool.message
+    assert message == "a: cordoned by hand until annotation encoderpool.io/hand-cordon goes: to look at it"
+
+
 def test_a_mismatch_is_told_with_what_was_measured() -> None:
     violation = an_item(size=an_item().size, result="count", produced=None)
     victim = a_replica("a", counts=counted(82, bad=38), identity=an_identity(recent_violations=(violation,)))
