@@ -110,19 +110,23 @@ start_proxy() {
     --hostname-override="$node" --conntrack-max-per-core=0
 }
 
-restart() { # restart DAEMON : killed without a word, as a crash would end it
-  local name=${1#kube-}
-  [[ " ${daemons[*]} " == *" $name "* ]] || die "restart: $1 is none of ${daemons[*]}"
-  running "$name" || die "$name does not run"
-  step "restarting $name" kill_and_start "$name"
+restart() { # restart DAEMON… : killed without a word, as a crash would end them; all are down before one is up again
+  local name names=("${@#kube-}")
+  for name in "${names[@]}"; do
+    [[ " ${daemons[*]} " == *" $name "* ]] || die "restart: $name is none of ${daemons[*]}"
+    running "$name" || die "$name does not run"
+  done
+  step "restarting ${names[*]}" kill_and_start "${names[@]}"
 }
 
 kill_and_start() {
-  local pid
-  pid=$(cat "$run/$1.pid")
-  kill -KILL "$pid"
-  await_end "$pid"
-  "start_$1"
+  local name pids=()
+  for name in "$@"; do
+    pids+=("$(cat "$run/$name.pid")")
+    kill -KILL "${pids[-1]}"
+  done
+  await_end "${pids[@]}"
+  for name in "$@"; do "start_$name"; done
 }
 
 gpus() { # gpus N : as a device plugin would tell them to the node
