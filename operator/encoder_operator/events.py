@@ -159,8 +159,8 @@ def _of_record(replica: Replica, record: CordonRecord, now: float) -> Iterator[A
     if record.state is CordonState.CORDONED and now - record.since < _TOLD_WITHIN_SECONDS:
         yield _warning(CORDONED, replica.name, key, f"{record.reason}: {record.message}")
     if record.released_at is not None and now - record.released_at < _TOLD_WITHIN_SECONDS:
-        attempts = counted(record.attempt, "attempt")
-        yield _normal(RELEASED, replica.name, key, f"serves again after {attempts}: {record.message}")
+        attempts = f" after {counted(record.attempt, 'attempt')}" if record.by == vocabulary.FIELD_MANAGER else ""
+        yield _normal(RELEASED, replica.name, key, f"serves again{attempts}: {record.message}")
 
 
 def _of_withheld(action: Action, since: str) -> Iterator[Announcement]:
