@@ -127,7 +127,7 @@ def _given_up(pool: EncoderPool, standing: Standing, observation: Observation) -
     asked = names.revision_hash(pool.spec)
     if is_given_up(standing, asked):
         serves_on = ", ".join(each.hash for each in standing.revisions if each.hash != asked) or asked
-        ways = f"change the spec, or annotate the pool with {vocabulary.ANNOTATION_RETRY}: {asked}"
+        ways = f"change the spec, or kubectl annotate encoderpool {pool.name} {vocabulary.ANNOTATION_RETRY}={asked}"
         return f"revision {asked} was rejected and {serves_on} serves instead: {ways}"
     stuck = has_no_way_back(pool, standing, observation)
     if stuck is None:
