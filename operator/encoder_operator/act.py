@@ -90,6 +90,7 @@ async def _evict(cluster: Cluster, namespace: str, action: Evict) -> bool:
         _log.info("pod %s/%s is another one by now: %s", namespace, replica.name, error)
         return False
     except EvictionBlockedError as error:
+        _log.warning("pod %s/%s may not be evicted now: %s", namespace, replica.name, error)
         postponed = replace(action.postponed, eviction_blocked=str(error)[:_LONGEST_REFUSAL])
         annotations = {vocabulary.ANNOTATION_CORDON: render_record(postponed)}
         await _patch(cluster, namespace, replica, PodPatch(labels={}, annotations=annotations))

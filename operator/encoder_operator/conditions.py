@@ -19,6 +19,7 @@ from encoder_operator.spec import EncoderPool, Management
 from encoder_operator.standing import Role, Standing
 from encoder_operator.timestamps import to_text
 from encoder_operator.verdict import Judgement, Matter, Result, Verdict
+from encoder_operator.wording import counted
 
 Statement = tuple[str, str, str, str]
 """A condition's type, status, reason and message."""
@@ -126,12 +127,12 @@ def _given_up(pool: EncoderPool, standing: Standing, observation: Observation) -
     asked = names.revision_hash(pool.spec)
     if is_given_up(standing, asked):
         serves_on = ", ".join(each.hash for each in standing.revisions if each.hash != asked) or asked
-        ways = f"change the spec, or annotate the pool with {vocabulary.ANNOTATION_RETRY}: {asked}"
+        ways = f"change the spec, or kubectl annotate encoderpool {pool.name} {vocabulary.ANNOTATION_RETRY}={asked}"
         return f"revision {asked} was rejected and {serves_on} serves instead: {ways}"
     stuck = has_no_way_back(pool, standing, observation)
     if stuck is None:
         return None
-    told = f"{stuck.replaced.attempts} replacements repeated the fault of revision {stuck.hash}"
+    told = f"{counted(stuck.replaced.attempts, 'replacement')} repeated the fault of revision {stuck.hash}"
     return f"{told}, and no earlier one is known to go back to: change the spec"
 
 

@@ -23,6 +23,7 @@ from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Role, Standing
 from encoder_operator.timestamps import to_seconds, to_text
 from encoder_operator.verdict import Judgement, Matter, Result, Scope
+from encoder_operator.wording import counted
 
 JsonObject = dict[str, Any]
 
@@ -158,7 +159,8 @@ def _of_record(replica: Replica, record: CordonRecord, now: float) -> Iterator[A
     if record.state is CordonState.CORDONED and now - record.since < _TOLD_WITHIN_SECONDS:
         yield _warning(CORDONED, replica.name, key, f"{record.reason}: {record.message}")
     if record.released_at is not None and now - record.released_at < _TOLD_WITHIN_SECONDS:
-        yield _normal(RELEASED, replica.name, key, f"serves again after {record.attempt} attempts: {record.message}")
+        attempts = f" after {counted(record.attempt, 'attempt')}" if record.by == vocabulary.FIELD_MANAGER else ""
+        yield _normal(RELEASED, replica.name, key, f"serves again{attempts}: {record.message}")
 
 
 def _of_withheld(action: Action, since: str) -> Iterator[Announcement]:
@@ -193,7 +195,8 @@ def _of_action(action: Action) -> Iterator[Announcement]:
             until = "" if record.next_attempt_at is None else to_text(record.next_attempt_at)
             yield _warning(ATTEMPT_FAILED, name, key, f"attempt {record.attempt} failed, the next is at {until}")
         case Evict():
-            yield _warning(EVICTED, name, key, f"{record.attempt} restarts did not cure it: {record.message}")
+            restarts = counted(record.attempt, "restart")
+            yield _warning(EVICTED, name, key, f"{restarts} did not cure it: {record.message}")
         case Cordon() | Release():
             return
 
@@ -210,7 +213,7 @@ def _of_rejections(after: Standing, now: float) -> Iterator[Announcement]:
     """Told from the standing decisions: the operator may have died after it wrote one."""
     for each in (*after.revisions, *after.past.rejected):
         if each.role is Role.REJECTED and now - to_seconds(each.since) < _TOLD_WITHIN_SECONDS:
-            message = f"{each.reason}, after {each.replaced.attempts} replacements"
+            message = f"{each.reason}, after {counted(each.replaced.attempts, 'replacement')}"
             yield _warning(REJECTED, f"revision {each.hash}", each.since, message)
 
 

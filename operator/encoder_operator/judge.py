@@ -20,7 +20,7 @@ from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Expected, Standing
 from encoder_operator.traffic import mismatch, traffic_result
 from encoder_operator.verdict import Judgement, Matter, Result, Scope, Verdict
-from encoder_operator.wording import item_words, state_words, why_not_repaired
+from encoder_operator.wording import item_words, not_ours_words, state_words, why_not_repaired
 
 # Which of several equally bad verdicts speaks for the pool: first what touches all replicas.
 PRECEDENCE = (
@@ -139,9 +139,7 @@ def _cordoned_here(question: _Question) -> Verdict | None:
 def _cordoned_elsewhere(question: _Question) -> Verdict | None:
     if question.replica.serving:
         return None
-    record = question.replica.cordon
-    by = record.by if record is not None and record.by != vocabulary.FIELD_MANAGER else "a person"
-    message = f"label {vocabulary.LABEL_SERVING} is not {vocabulary.SERVING}, set by {by} and left alone"
+    message = not_ours_words(question.replica.cordon)
     return _verdict(question, Result.UNKNOWN, vocabulary.NO_EVIDENCE, message)
 
 
@@ -169,8 +167,8 @@ def _probe_failed(question: _Question) -> Verdict | None:
     identity = question.replica.identity
     if identity is None or identity.probe is None or identity.probe.result is not ProbeResult.FAILED:
         return None
-    if identity.probe.order_id is not None and identity.state == vocabulary.STATE_READY:
-        # Sizes that the operator named failed, and a person let it serve all the same: traffic judges it again.
+    if identity.probe.order_id is not None and identity.state in (vocabulary.STATE_READY, vocabulary.STATE_CORDONED):
+        # Sizes that the operator named failed, and a person's label lets it serve all the same: traffic judges it.
         return None
     failed = next((each for each in identity.probe.items if each.result != "ok"), None)
     message = item_words(failed) if failed else identity.message

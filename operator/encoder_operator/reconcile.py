@@ -15,7 +15,7 @@ from typing import Any
 
 from encoder_operator import names
 from encoder_operator.act import act, refresh
-from encoder_operator.actions import Action, Cordon, Dismiss, Evict, Release
+from encoder_operator.actions import Action, Cordon, Dismiss, Evict, OrderProbe, OrderRestart, Postpone, Release
 from encoder_operator.apply import apply, is_owned
 from encoder_operator.cluster import Cluster
 from encoder_operator.cordon import cordon
@@ -37,6 +37,15 @@ from encoder_operator.verdict import Judgement
 _log = logging.getLogger(__name__)
 
 JsonObject = dict[str, Any]
+
+_DONE: dict[type[Action], str] = {
+    Cordon: "cordoned",
+    Release: "released",
+    OrderRestart: "ordered a restart of",
+    OrderProbe: "ordered a probe of",
+    Postpone: "an attempt to repair failed, another will follow, for",
+    Evict: "evicted",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +165,6 @@ def _log_decisions(pool: EncoderPool, judgement: Judgement, done: Sequence[Actio
     for action in done:
         if isinstance(action, Dismiss):
             continue
-        record, kind = action.record, type(action).__name__
+        record = action.record
         details = {**where, "reason": record.reason, "pod": action.replica.name, "attempt": record.attempt}
-        _log.info("%s %s: %s", kind, action.replica.name, record.message, extra=details)
+        _log.info("%s %s: %s", _DONE[type(action)], action.replica.name, record.message, extra=details)

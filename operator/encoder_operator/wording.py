@@ -6,7 +6,12 @@ Place: used by judge's rules; pure. Must never: judge, or leave out what was mea
 from __future__ import annotations
 
 from encoder_operator import vocabulary
-from encoder_operator.observation import Identity, ItemReport, Replica
+from encoder_operator.observation import CordonRecord, CordonState, Identity, ItemReport, Replica
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something that is named in the singular."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def item_words(item: ItemReport) -> str:
@@ -19,6 +24,15 @@ def item_words(item: ItemReport) -> str:
 def state_words(identity: Identity) -> str:
     """The state that a replica is in, with its own reason and message."""
     return f"{identity.state} ({identity.reason}): {identity.message}"
+
+
+def not_ours_words(record: CordonRecord | None) -> str:
+    """Who took a replica out of the Service, where that was not the operator's own decision."""
+    stands = record if record is not None and record.state is CordonState.CORDONED else None
+    if stands is not None and stands.reason == vocabulary.HAND_CORDON:
+        return f"cordoned by hand until annotation {vocabulary.ANNOTATION_HAND_CORDON} goes: {stands.message}"
+    by = stands.by if stands is not None and stands.by != vocabulary.FIELD_MANAGER else "a person"
+    return f"label {vocabulary.LABEL_SERVING} is not {vocabulary.SERVING}, set by {by} and left alone"
 
 
 def why_not_repaired(replica: Replica) -> str:

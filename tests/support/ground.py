@@ -30,9 +30,9 @@ PROMETHEUS_INSIDE = os.environ.get("ENCODERPOOL_E2E_PROMETHEUS_INSIDE", "http://
 FOLDER = Path(os.environ.get("ENCODERPOOL_E2E_FOLDER") or tempfile.gettempdir())
 _node_folder = Path(os.environ.get("ENCODERPOOL_E2E_NODE_FOLDER") or FOLDER)
 
-# What ends the API server without a word; whoever runs it must start it again.
-_cluster = Path(__file__).parents[1] / "cluster" / "cluster"
-RESTART_API_SERVER = shlex.split(os.environ.get("ENCODERPOOL_E2E_RESTART_API") or f"{_cluster} restart kube-apiserver")
+# What ends the API server and its store without a word, so that both are started again.
+_restart = f"{Path(__file__).parents[1] / 'cluster' / 'cluster'} restart etcd kube-apiserver"
+RESTART_CONTROL_PLANE = shlex.split(os.environ.get("ENCODERPOOL_E2E_RESTART") or _restart)
 
 
 @cache

@@ -20,7 +20,7 @@ add_on() { # add_on NAME NAMESPACE PATH : PATH is what its Service answers as so
 
 start_add_on() { # the digest is in the pods' template, so that a changed configuration starts them anew
   sed "s/DIGEST/$4/" "$here/$1.yaml" | kubectl apply -f - >/dev/null
-  kubectl -n "$2" rollout status "deployment/$1" --timeout=60s >/dev/null
+  kubectl -n "$2" rollout status "deployment/$1" --timeout=150s >/dev/null
   until_true 30 "$1 to answer" answers "$3"
 }
 

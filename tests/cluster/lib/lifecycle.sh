@@ -39,8 +39,8 @@ start_all() {
   pause_image
   start_kubelet
   start_proxy
-  until_true 60 "the node to register" kubectl get node "$node"
-  kubectl wait --for=condition=Ready "node/$node" --timeout=60s >/dev/null
+  until_serves kubelet kubectl get node "$node"
+  kubectl wait --for=condition=Ready "node/$node" --timeout=150s >/dev/null
   cluster_digest >"$run/digest"
 }
 
@@ -56,7 +56,7 @@ prepare_containerd() {
 
 start_containerd() {
   PATH=$bin:$PATH start containerd "$bin/containerd" --config "$run/containerd.toml"
-  until_true 30 containerd ctr version
+  until_serves containerd ctr version
 }
 
 forget_containers() { # false where there was something to forget
@@ -83,7 +83,7 @@ start_apiserver() {
     --service-account-issuer=https://kubernetes.default.svc --authorization-mode=Node,RBAC --allow-privileged=true \
     --kubelet-preferred-address-types=InternalIP \
     --kubelet-client-certificate="$pki/admin.crt" --kubelet-client-key="$pki/admin.key"
-  until_true 60 "the API server" kubectl get --raw /readyz
+  until_serves apiserver kubectl --request-timeout=5s get --raw /readyz
 }
 
 start_controller-manager() {
@@ -110,19 +110,23 @@ start_proxy() {
     --hostname-override="$node" --conntrack-max-per-core=0
 }
 
-restart() { # restart DAEMON : killed without a word, as a crash would end it
-  local name=${1#kube-}
-  [[ " ${daemons[*]} " == *" $name "* ]] || die "restart: $1 is none of ${daemons[*]}"
-  running "$name" || die "$name does not run"
-  step "restarting $name" kill_and_start "$name"
+restart() { # restart DAEMON… : killed without a word, as a crash would end them; all are down before one is up again
+  local name names=("${@#kube-}")
+  for name in "${names[@]}"; do
+    [[ " ${daemons[*]} " == *" $name "* ]] || die "restart: $name is none of ${daemons[*]}"
+    running "$name" || die "$name does not run"
+  done
+  step "restarting ${names[*]}" kill_and_start "${names[@]}"
 }
 
 kill_and_start() {
-  local pid
-  pid=$(cat "$run/$1.pid")
-  kill -KILL "$pid"
-  await_end "$pid"
-  "start_$1"
+  local name pids=()
+  for name in "$@"; do
+    pids+=("$(cat "$run/$name.pid")")
+    kill -KILL "${pids[-1]}"
+  done
+  await_end "${pids[@]}"
+  for name in "$@"; do "start_$name"; done
 }
 
 gpus() { # gpus N : as a device plugin would tell them to the node

@@ -6,12 +6,34 @@ daemons=(etcd apiserver containerd controller-manager scheduler kubelet proxy)
 start() { # start NAME COMMAND… : in the background, inside the namespace
   local name=$1
   shift
-  # Every descriptor is let go of: a daemon that keeps the caller's pipe open makes the caller's reader wait for ever.
   (
-    exec </dev/null >>"$run/log/$name.log" 2>&1 9>&-
+    exec </dev/null >>"$run/log/$name.log" 2>&1
+    let_go_of_descriptors
     exec setsid nsenter "--net=/run/netns/$ns" "$@"
   ) &
   echo $! >"$run/$name.pid"
+}
+
+until_serves() { # until_serves NAME COMMAND… : long, because a busy machine is slow; at once where the daemon has ended
+  local name=$1 pid deadline=$((SECONDS + 150))
+  pid=$(cat "$run/$name.pid")
+  shift
+  until "$@" >/dev/null 2>&1; do
+    if ! kill -0 "$pid" 2>/dev/null; then
+      tail -5 "$run/log/$name.log" >&2
+      die "$name ended as soon as it was started; its log is $run/log/$name.log"
+    fi
+    [ "$SECONDS" -lt "$deadline" ] || die "gave up waiting for $name; logs are in $run/log"
+    sleep 0.1
+  done
+}
+
+let_go_of_descriptors() { # a daemon that keeps a caller's pipe or lock open makes whoever waits for it wait for ever
+  local descriptor
+  for descriptor in "/proc/$BASHPID/fd"/*; do
+    descriptor=${descriptor##*/}
+    [ "$descriptor" -le 2 ] || exec {descriptor}>&-
+  done
 }
 
 is_ours() { # is_ours PID : pids are reused, and files outlive the processes they name
@@ -36,10 +58,15 @@ stop() { # stop NAME… : all are asked at once, then waited for; who does not l
   await_end "${pids[@]}"
 }
 
+is_ending() { # its program is gone, but until its last thread is, its ports are taken
+  awk '$1 == "State:" { state = $2 } $1 == "Threads:" { threads = $2 } END { exit !(state == "Z" && threads > 1) }' \
+    "/proc/$1/status" 2>/dev/null
+}
+
 await_end() { # await_end PID…
   local pid deadline=$((SECONDS + 10))
   for pid in "$@"; do
-    while is_ours "$pid"; do
+    while is_ours "$pid" || is_ending "$pid"; do
       [ "$SECONDS" -lt "$deadline" ] || kill -KILL "$pid" 2>/dev/null || true
       sleep 0.05
     done

@@ -32,6 +32,7 @@ from tests.support.replicas import (
 
 GOOD, UNKNOWN, BAD = Result.GOOD, Result.UNKNOWN, Result.BAD
 STARTING = an_identity(state="STARTING", reason="Loading", fingerprint=None, signature=None, probe=None)
+FAILED_AS_ORDERED = ProbeReport(result=ProbeResult.FAILED, order_id="probe-1-1", items=(an_item(result="count"),))
 DRIFTED = held("FingerprintDrift", fingerprint=OTHER_FINGERPRINT)
 
 
@@ -79,6 +80,14 @@ def good(*names: str) -> list[Replica]:
             "one that is held though it matches has not read its file yet",
             a_replica(ready=False, identity=held("Learning")),
             (UNKNOWN, "Learning"),
+        ),
+        *(
+            (
+                f"a probe of named sizes that failed is no fault of one in {state} that a person let back",
+                a_replica(ready=state == "READY", identity=an_identity(state=state, probe=FAILED_AS_ORDERED)),
+                (result, reason),
+            )
+            for state, result, reason in (("READY", GOOD, "AsExpected"), ("CORDONED", UNKNOWN, "NoEvidence"))
         ),
         (
             "a probe that runs says nothing yet",
@@ -278,6 +287,12 @@ def test_a_disagreement_of_those_to_learn_from_is_told() -> None:
 def test_a_failed_probe_is_told_with_item_size_and_numbers() -> None:
     message = judged(*failing("a"), *good("b", "c")).pool.message
     assert message == "a: item 2 (image 112x112) promised 16, produced 64"
+
+
+def test_a_cordon_by_hand_is_told_in_the_persons_words() -> None:
+    by_hand = a_record(by="person:to look at it", reason="HandCordon", message="to look at it")
+    message = judged(cordoned("a", record=by_hand), *good("b", "c")).pool.message
+    assert message == "a: cordoned by hand until annotation encoderpool.io/hand-cordon goes: to look at it"
 
 
 def test_a_mismatch_is_told_with_what_was_measured() -> None:

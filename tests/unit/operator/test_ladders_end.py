@@ -127,7 +127,7 @@ async def test_a_revision_whose_replacements_repeat_the_fault_is_rejected_and_go
     assert reasons(world).count("Rejected") == 1
     told = world.condition("Progressing")
     assert (told["status"], told["reason"]) == ("False", "RevisionFault")
-    assert f"encoderpool.io/retry: {bad}" in told["message"]
+    assert f"kubectl annotate encoderpool vision encoderpool.io/retry={bad}" in told["message"]
     assert world.condition()["reason"] == "AsExpected"
     written = world.writes_so_far()
     await world.passes(5, seconds=0.0)
