@@ -210,7 +210,8 @@ def _of_rejections(after: Standing, now: float) -> Iterator[Announcement]:
     """Told from the standing decisions: the operator may have died after it wrote one."""
     for each in (*after.revisions, *after.past.rejected):
         if each.role is Role.REJECTED and now - to_seconds(each.since) < _TOLD_WITHIN_SECONDS:
-            message = f"{each.reason}, after {each.replaced.attempts} replacements"
+            replaced = each.replaced.attempts
+            message = f"{each.reason}, after {replaced} replacements" if replaced else each.reason
             yield _warning(REJECTED, f"revision {each.hash}", each.since, message)
 
 

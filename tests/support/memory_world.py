@@ -331,6 +331,7 @@ class MemoryWorld(MemoryChildren):
                 "name": name,
                 "namespace": "models",
                 "uid": uid,
+                "creationTimestamp": to_text(self.now),
                 "labels": dict(template["labels"]),
                 "annotations": {},
             },
