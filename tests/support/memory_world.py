@@ -39,6 +39,7 @@ class Server:
     fault: bool = False
     fingerprint: str = FINGERPRINT
     probe_passes: bool = True
+    answers: bool = True
     done: DoneOrder | None = None
     obeyed: list[str] = field(default_factory=list)
 
@@ -298,6 +299,8 @@ class MemoryWorld(MemoryChildren):
                     self._expected(each.revision),
                 ),
             )
+            if self.servers[each.name].answers
+            else each
             for each in replicas
         )
 
@@ -344,7 +347,7 @@ class MemoryWorld(MemoryChildren):
         server.obey(pod["metadata"]["annotations"])
         serving = pod["metadata"]["labels"][vocabulary.LABEL_SERVING] == "true"
         identity = server.identity(serving, self._expected(pod["metadata"]["labels"][vocabulary.LABEL_REVISION]))
-        ready = identity.state == vocabulary.STATE_READY
+        ready = server.answers and identity.state == vocabulary.STATE_READY
         status = pod["status"]
         status["conditions"] = [{"type": "Ready", "status": str(ready)}]
         if server.boots != boots or "containerStatuses" not in status:

@@ -9,6 +9,7 @@ import pytest
 from encoder_operator import names, vocabulary
 from encoder_operator.cluster import ChildKind
 from encoder_operator.spec import parse
+from encoder_operator.timestamps import to_text
 from tests.support.memory_world import MemoryWorld
 
 SOON = {"baseSeconds": 1, "maxSeconds": 60, "maxRestarts": 1}
@@ -101,6 +102,27 @@ async def test_a_refused_eviction_keeps_nobody_out_who_is_good_again() -> None:
     await faulty_for(world, 15, cured=True)
     assert (world.label(0), world.record(0)["state"], world.evicted) == ("true", "Released", [])
     assert world.condition("QuarantineWithinBudget")["reason"] == "AsExpected"
+
+
+@pytest.mark.parametrize(("obstacle", "longest"), [(None, 3600), ("no node takes it", 300)])
+async def test_one_that_never_comes_up_does_not_keep_others_from_being_replaced(
+    obstacle: str | None, longest: int
+) -> None:
+    world = await a_ready_pool(maxSeconds=3)
+    begun = world.now
+    stuck = sorted(world.servers)[2]
+    world.servers[stuck].answers = False
+    pod = world.pod_objects[stuck]
+    waiting = {"waiting": {"reason": obstacle}}
+    running = {"running": {"startedAt": to_text(begun)}}
+    pod["status"]["containerStatuses"][0]["state"] = waiting if obstacle else running
+    pod["metadata"]["creationTimestamp"] = to_text(begun)
+    await faulty_for(world, 15)
+    assert (world.label(0), world.evicted) == ("false", []), "it may come up still"
+    world.now = begun + longest - 1
+    await faulty_for(world, 2)
+    await faulty_for(world, 10)
+    assert len(world.evicted) == 1
 
 
 @pytest.mark.parametrize("mode", ["Observe", "Cordon"])
