@@ -11,6 +11,7 @@ from typing import Any
 
 from encoder_operator import names, vocabulary
 from encoder_operator.actions import Cordon
+from encoder_operator.advice import on_a_suspect_reference
 from encoder_operator.budget import cordoned_for_traffic, most_cordoned, serves
 from encoder_operator.cordon import CordonPlan
 from encoder_operator.observation import Observation
@@ -41,6 +42,11 @@ def conditions(
         _identity_consistent(judgement),
         _integrity_healthy(pool, observation, judgement),
         _quarantine_within_budget(pool, observation, decided),
+    ]
+    advice = on_a_suspect_reference(pool, standing, observation)
+    stated = [
+        (kind, status, reason, message + (advice if reason == vocabulary.REFERENCE_SUSPECT else ""))
+        for kind, status, reason, message in stated
     ]
     if pool.spec.management is Management.PAUSED:
         stated = [(kind, status, reason, PAUSED + message) for kind, status, reason, message in stated]

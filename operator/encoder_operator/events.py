@@ -199,11 +199,15 @@ def _of_action(action: Action) -> Iterator[Announcement]:
 
 
 def _of_lessons(before: Standing, after: Standing) -> Iterator[Announcement]:
-    known = {each.hash for each in before.revisions if each.expected is not None}
+    known = {each.hash: each.expected for each in before.revisions}
     for each in after.revisions:
-        if each.expected is not None and each.hash not in known:
-            message = f"fingerprint {each.expected.fingerprint}"
-            yield _normal(LEARNED, f"revision {each.hash}", each.expected.fingerprint, message)
+        old, new = known.get(each.hash), each.expected
+        if new is None or new == old:
+            continue
+        message = f"fingerprint {new.fingerprint}"
+        if old is not None:
+            message += ", as most replicas measured, and not what the first one taught"
+        yield _normal(LEARNED, f"revision {each.hash}", f"{new.fingerprint} {new.signature}", message)
 
 
 def _of_rejections(after: Standing, now: float) -> Iterator[Announcement]:

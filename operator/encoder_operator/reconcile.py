@@ -32,6 +32,7 @@ from encoder_operator.rollout import advance
 from encoder_operator.spec import EncoderPool, Management, parse
 from encoder_operator.standing import Standing
 from encoder_operator.status import refused, status
+from encoder_operator.telling import to_be_told
 from encoder_operator.verdict import Judgement
 
 _log = logging.getLogger(__name__)
@@ -78,7 +79,8 @@ async def _reconcile(pool: EncoderPool, world: World) -> float:
     decided = cordon(pool, standing, observation, judgement)
     done = await act(world.cluster, pool.namespace, decided.actions)
     if active:
-        await refresh(world.cluster, pool.namespace, observation.replicas, wanted.identities)
+        stale = to_be_told(pool, standing, observation, wanted.identities)
+        await refresh(world.cluster, pool.namespace, stale)
     advanced = standing
     if active:
         advanced = advance(pool, standing, observation, judgement)

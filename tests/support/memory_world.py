@@ -114,6 +114,8 @@ class MemoryWorld(MemoryChildren):
         self.pool: JsonObject | None = pool_object(**(said | spec))
         self.pod_objects: dict[str, JsonObject] = {}
         self.servers: dict[str, Server] = {}
+        self.mounted: dict[str, Mapping[str, Any]] = {}
+        self._told: dict[str, object] = {}
         self.counters: dict[str, PodSamples] = {}
         self.events: dict[str, JsonObject] = {}
         self.event_attempts = 0
@@ -296,7 +298,7 @@ class MemoryWorld(MemoryChildren):
                 each,
                 identity=self.servers[each.name].identity(
                     self.pod_objects[each.name]["metadata"]["labels"][vocabulary.LABEL_SERVING] == "true",
-                    self._expected(each.revision),
+                    self.mounted[each.name],
                 ),
             )
             if self.servers[each.name].answers
@@ -346,7 +348,12 @@ class MemoryWorld(MemoryChildren):
         boots = server.boots
         server.obey(pod["metadata"]["annotations"])
         serving = pod["metadata"]["labels"][vocabulary.LABEL_SERVING] == "true"
-        identity = server.identity(serving, self._expected(pod["metadata"]["labels"][vocabulary.LABEL_REVISION]))
+        said = (pod["metadata"]["uid"], server.boots, copy.deepcopy(pod["metadata"]["annotations"]), serving)
+        if self._told.get(name) != said:
+            # The kubelet brings a pod's files up to date when the pod changes; else it takes its time.
+            self._told[name] = said
+            self.mounted[name] = self._expected(pod["metadata"]["labels"][vocabulary.LABEL_REVISION])
+        identity = server.identity(serving, self.mounted[name])
         ready = server.answers and identity.state == vocabulary.STATE_READY
         status = pod["status"]
         status["conditions"] = [{"type": "Ready", "status": str(ready)}]

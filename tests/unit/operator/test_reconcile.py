@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import shlex
 from typing import Any
 
 import pytest
@@ -232,6 +234,27 @@ async def test_a_pool_made_anew_adopts_nothing_of_the_one_before_it() -> None:
     await world.passes(6)
     assert world.pool["status"]["fingerprint"] == OTHER_FINGERPRINT
     assert world.condition()["reason"] == "AsExpected"
+
+
+async def test_a_suspect_reference_says_what_a_person_may_type_and_that_helps() -> None:
+    world = await a_ready_pool()
+    assert world.pool is not None
+    for index in (0, 1):
+        world.server(index).boot()
+        world.server(index).fingerprint = OTHER_FINGERPRINT
+    world.live()
+    await world.passes(3)
+    for kind in ("Ready", "IdentityConsistent"):
+        told = world.condition(kind)
+        assert told["reason"] == "ReferenceSuspect"
+        command = told["message"].partition("if what they measured is right: ")[2].partition("; if not, ")[0]
+        assert command.startswith("kubectl -n models patch encoderpool vision --type=merge -p ")
+    typed = json.loads(shlex.split(command)[-1])
+    world.pool["spec"]["model"]["identity"] |= typed["spec"]["model"]["identity"]
+    await world.passes(4)
+    assert world.pool["status"]["fingerprint"] == OTHER_FINGERPRINT
+    assert (world.pool["status"]["servingReplicas"], world.pool["status"]["heldReplicas"]) == (2, 1)
+    assert world.condition()["reason"] == "FingerprintDrift"
 
 
 async def test_teachers_that_disagree_teach_nothing() -> None:
