@@ -18,7 +18,7 @@ from encoder_operator.cluster import Cluster
 from encoder_operator.conditions import WITHHELD
 from encoder_operator.cordon import CordonPlan
 from encoder_operator.hand import PERSON
-from encoder_operator.observation import CordonRecord, CordonState, Observation, Replica
+from encoder_operator.observation import CordonRecord, Observation, Replica
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Role, Standing
 from encoder_operator.timestamps import to_seconds, to_text
@@ -155,7 +155,7 @@ def _of_records(observation: Observation, acted: dict[str, CordonRecord]) -> Ite
 
 def _of_record(replica: Replica, record: CordonRecord, now: float) -> Iterator[Announcement]:
     key = f"{replica.uid} {to_text(record.since)}"
-    if record.state is CordonState.CORDONED and now - record.since < _TOLD_WITHIN_SECONDS:
+    if now - record.since < _TOLD_WITHIN_SECONDS:
         yield _warning(CORDONED, replica.name, key, f"{record.reason}: {record.message}")
     if record.released_at is not None and now - record.released_at < _TOLD_WITHIN_SECONDS:
         yield _normal(RELEASED, replica.name, key, f"serves again after {record.attempt} attempts: {record.message}")
