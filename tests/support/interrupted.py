@@ -10,39 +10,17 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from enum import Enum
-from typing import Any, cast
+from typing import Any
 
 from encoder_operator import vocabulary
-from encoder_operator.budget import most_cordoned
-from encoder_operator.cluster import ChildKind, Cluster
-from encoder_operator.errors import ClusterError, ConflictError, UnavailableError
-from encoder_operator.events import Recorder
-from encoder_operator.metrics import Metrics
-from encoder_operator.observe import Sources
-from encoder_operator.reconcile import World, reconcile
-from encoder_operator.spec import parse
+from encoder_operator.cluster import ChildKind
 from encoder_operator.window import PodSamples
-from tests.support.memory_world import Killed, MemoryWorld
+from tests.support.breaking import WRITES, Break, Event, Gate, a_pass, serves, told_in
+from tests.support.memory_world import MemoryWorld
 
 _MOST_PASSES = 60
-_WRITES = ("patch_pool_status", "patch_pod", "evict_pod", "apply_child", "delete_child", "create_event")
-_METRICS = Metrics()
-
-Event = tuple[str, str]
-"""An event's reason and what it is about."""
-
-
-class Break(Enum):
-    """What becomes of one call."""
-
-    KILLED_BEFORE = "the operator is killed before the call"
-    KILLED_AFTER = "the operator is killed when the call took hold"
-    REFUSED = "the call is refused with 503"
-    LOST = "the call took hold, its answer is lost"
-    CONFLICT = "the call is refused with 409"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,97 +29,6 @@ class Step:
 
     meanwhile: Callable[[MemoryWorld], None]
     done: Callable[[MemoryWorld], bool]
-
-
-@dataclass(slots=True, kw_only=True)
-class Gate:
-    """The way to the API server, on which the nth call breaks. It knows what no act of the operator may do."""
-
-    world: MemoryWorld
-    breaks_at: int | None = None
-    how: Break | None = None
-    calls: list[str] = field(default_factory=list)
-    posted: dict[str, Event] = field(default_factory=dict)
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        call: Callable[..., Awaitable[Any]] = getattr(self.world, name)
-
-        async def through(*arguments: Any) -> Any:
-            self.calls.append(name)
-            broken = self.how if len(self.calls) == self.breaks_at else None
-            match broken:
-                case Break.KILLED_BEFORE:
-                    raise Killed(name)
-                case Break.REFUSED:
-                    raise UnavailableError(503, "no answer")
-                case Break.CONFLICT:
-                    raise ConflictError(409, "changed meanwhile")
-                case _:
-                    self._check(name, arguments)
-            found = await call(*arguments)
-            match broken:
-                case Break.KILLED_AFTER:
-                    raise Killed(name)
-                case Break.LOST:
-                    raise UnavailableError(0, "no answer in time")
-                case _:
-                    return found
-
-        return through
-
-    def _check(self, name: str, arguments: tuple[Any, ...]) -> None:
-        if name == "create_event":
-            body: Mapping[str, Any] = arguments[1]
-            self.posted[body["metadata"]["name"]] = event_of(body)
-        elif name == "evict_pod":
-            assert arguments[2] not in self.world.evicted
-        elif name == "patch_pod" and arguments[3].get(vocabulary.LABEL_SERVING) == vocabulary.NOT_SERVING:
-            record = json.loads(arguments[4][vocabulary.ANNOTATION_CORDON])
-            if record["by"] == vocabulary.FIELD_MANAGER:
-                self._check_budget(arguments[1])
-
-    def _check_budget(self, replica: str) -> None:
-        assert self.world.pool is not None
-        pool = parse(self.world.pool)
-        serving = [name for name, pod in self.world.pod_objects.items() if _serves(pod) and name != replica]
-        assert len(serving) >= pool.spec.quarantine.min_serving
-        assert len(_cordoned(self.world)) < most_cordoned(pool)
-
-
-def event_of(body: Mapping[str, Any]) -> Event:
-    """What an event is, and what it is about."""
-    return body["reason"], body["message"].partition(":")[0]
-
-
-def told_in(world: MemoryWorld) -> dict[str, Event]:
-    """The events that there are, by name."""
-    return {name: event_of(each) for name, each in world.events.items()}
-
-
-def _serves(pod: Mapping[str, Any]) -> bool:
-    serving = pod["metadata"]["labels"][vocabulary.LABEL_SERVING] == vocabulary.SERVING
-    return bool(serving and pod["status"]["conditions"][0]["status"] == "True")
-
-
-def _cordoned(world: MemoryWorld) -> list[str]:
-    found = []
-    for name, pod in world.pod_objects.items():
-        record = json.loads(pod["metadata"]["annotations"].get(vocabulary.ANNOTATION_CORDON, "{}"))
-        if (record.get("by"), record.get("state")) == (vocabulary.FIELD_MANAGER, "Cordoned"):
-            found.append(name)
-    return found
-
-
-async def a_pass(gate: Gate) -> None:
-    """One pass of an operator that remembers nothing; it may be broken off."""
-    cluster = cast("Cluster", gate)
-    sources = Sources(cluster=cluster, identities=gate.world, counters=gate.world)
-    world = World(sources=sources, recorder=Recorder(cluster), metrics=_METRICS, clock=lambda: gate.world.now)
-    try:
-        await reconcile("models", "vision", world)
-    except (Killed, ClusterError):
-        assert gate.breaks_at is not None
-        assert not set(gate.calls[gate.breaks_at :]) & set(_WRITES), "nothing is written after what went wrong"
 
 
 def moment(world: MemoryWorld) -> str:
@@ -170,7 +57,7 @@ def end(world: MemoryWorld) -> dict[str, Any]:
     for name, pod in sorted(world.pod_objects.items()):
         record = json.loads(pod["metadata"]["annotations"].get(vocabulary.ANNOTATION_CORDON, "{}"))
         counted = {key: record.get(key) for key in ("by", "state", "reason", "times", "inARow", "attempt")}
-        pods[name] = (pod["metadata"]["uid"], _serves(pod), counted, world.servers[name].obeyed)
+        pods[name] = (pod["metadata"]["uid"], serves(pod), counted, world.servers[name].obeyed)
     return {
         "pods": pods,
         "revisions": [
@@ -295,12 +182,14 @@ class Telling:
         if self.first_end:
             differing = {key: (found[key], self.first_end[key]) for key in found if found[key] != self.first_end[key]}
             assert not differing, differing
-        before = moment(world), {key: each["metadata"]["resourceVersion"] for key, each in world.objects.items()}
-        events = set(world.events)
+        written = _written(world)
         await a_pass(Gate(world=world))
-        after = moment(world), {key: each["metadata"]["resourceVersion"] for key, each in world.objects.items()}
-        assert after == before, "another pass changes nothing"
-        assert set(world.events) == events
+        assert _written(world) == written, "another pass changes nothing"
+
+
+def _written(world: MemoryWorld) -> tuple[str, dict[str, str], list[str]]:
+    versions = {name: str(each["metadata"]["resourceVersion"]) for (_, name), each in world.objects.items()}
+    return moment(world), versions, sorted(world.events)
 
 
 # These are told of what was just done, and stand in nothing that another operator reads.
@@ -325,7 +214,7 @@ async def everywhere(story: tuple[Step, ...], world: MemoryWorld, *, brief: froz
     telling = Telling(story=story, brief=brief)
     for scene in await telling.begin(world):
         calls = scene.gate.calls
-        writes = [at for at, name in enumerate(calls, 1) if name in _WRITES]
+        writes = [at for at, name in enumerate(calls, 1) if name in WRITES]
         for at in range(1, len(calls) + 1):
             for how in _ways(at, writes):
                 await telling.break_off(scene, at, how, late=False)

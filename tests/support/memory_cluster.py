@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from encoder_operator import vocabulary
 from encoder_operator.cluster import ChildKind, JsonObject
 
+T = TypeVar("T")
 
-def as_served(value: Any) -> Any:
+
+def as_served(value: T) -> T:
     """A copy as it crosses the wire; many times quicker than a deep one."""
-    return json.loads(json.dumps(value))
+    copied: T = json.loads(json.dumps(value))
+    return copied
 
 
 class MemoryChildren:
