@@ -203,19 +203,25 @@ def _move_on(world: MemoryWorld) -> None:
 
 def _ways(at: int, writes: Sequence[int]) -> tuple[Break, ...]:
     """The ways in which a call may break, but for those that leave the world as another one does: a kill before a
-    write is one after the write before it, and a pass that only reads leaves no trace wherever it ends."""
+    write is one after the write before it, and so is one at any read."""
     if at in writes:
         return tuple(each for each in Break if each is not Break.KILLED_BEFORE or at == writes[0])
-    return (Break.REFUSED,) if writes or at == 1 else ()
+    return (Break.REFUSED,)
 
 
 async def everywhere(story: tuple[Step, ...], world: MemoryWorld, *, brief: frozenset[str] = frozenset()) -> Telling:
     """Tell this story once, and then broken off at each of its calls in each way that may change what follows."""
     telling = Telling(story=story, brief=brief)
+    refused: set[tuple[int, str, int]] = set()
     for scene in await telling.begin(world):
         calls = scene.gate.calls
         writes = [at for at, name in enumerate(calls, 1) if name in WRITES]
         for at in range(1, len(calls) + 1):
+            # A read that is refused ends the pass, and nothing is written: once after each number of writes is enough.
+            read = (scene.step, calls[at - 1], sum(each < at for each in writes))
+            if at not in writes and read in refused:
+                continue
+            refused.add(read)
             for how in _ways(at, writes):
                 await telling.break_off(scene, at, how, late=False)
                 if how in (Break.KILLED_BEFORE, Break.KILLED_AFTER):
