@@ -6,7 +6,6 @@ one action: label, record and order change together, so that dying between two a
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,6 @@ from encoder_operator.orders import render_probe, render_record, render_restart
 
 _log = logging.getLogger(__name__)
 
-_DIGITS = 16
 _LONGEST_REFUSAL = 300
 
 
@@ -70,16 +68,11 @@ async def act(cluster: Cluster, namespace: str, actions: Sequence[Action]) -> tu
     return tuple(done)
 
 
-async def refresh(cluster: Cluster, namespace: str, replicas: Sequence[Replica], identities: Mapping[str, str]) -> None:
+async def refresh(cluster: Cluster, namespace: str, stale: Sequence[tuple[Replica, str]]) -> None:
     """Annotate each pod with the digest of its expectation: the kubelet then refreshes its files at once."""
-    for replica in replicas:
-        text = identities.get(replica.revision)
-        if text is None:
-            continue
-        digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
-        if replica.expected_digest != digest:
-            patch = PodPatch(labels={}, annotations={vocabulary.ANNOTATION_EXPECTED_DIGEST: digest})
-            await _patch(cluster, namespace, replica, patch)
+    for replica, digest in stale:
+        patch = PodPatch(labels={}, annotations={vocabulary.ANNOTATION_EXPECTED_DIGEST: digest})
+        await _patch(cluster, namespace, replica, patch)
 
 
 async def _evict(cluster: Cluster, namespace: str, action: Evict) -> bool:

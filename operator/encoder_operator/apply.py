@@ -6,7 +6,7 @@ delete an object that is not the pool's, or touch a Secret.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,11 +24,12 @@ class Changes:
     pruned: tuple[str, ...]
 
 
-async def apply(cluster: Cluster, plan: Plan) -> Changes:
+async def apply(cluster: Cluster, plan: Plan, deployments: Sequence[JsonObject]) -> Changes:
     """Apply each object of the plan that differs from what is there, then prune what is no longer wanted.
+    `deployments` are those of the pool as they were listed for this plan.
 
     Whose each name is comes first: a pool that cannot have all its objects gets none of them."""
-    live = await _live(cluster, plan)
+    live = await _live(cluster, plan, deployments)
     for manifest in plan.objects:
         key = _key(manifest)
         if key in live and not is_owned(live[key], plan.pool_uid):
@@ -48,10 +49,12 @@ async def apply(cluster: Cluster, plan: Plan) -> Changes:
 _Key = tuple[ChildKind, str]
 
 
-async def _live(cluster: Cluster, plan: Plan) -> dict[_Key, JsonObject]:
+async def _live(cluster: Cluster, plan: Plan, deployments: Sequence[JsonObject]) -> dict[_Key, JsonObject]:
     """What has the pool's labels, and what else has a wanted name: its labels may be gone, or never were."""
-    live: dict[_Key, JsonObject] = {}
+    live = {(ChildKind.DEPLOYMENT, each["metadata"]["name"]): each for each in deployments}
     for kind in ChildKind:
+        if kind is ChildKind.DEPLOYMENT:
+            continue
         for child in await cluster.list_children(kind, plan.namespace, plan.pool):
             live[kind, child["metadata"]["name"]] = child
     for manifest in plan.objects:

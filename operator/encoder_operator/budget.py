@@ -86,10 +86,11 @@ def _spent(pool: EncoderPool, observation: Observation, worst: Replica) -> Block
 
 
 def _begun_within(observation: Observation, seconds: float) -> int:
-    """How many of the operator's cordons began within the last seconds, lifted ones included."""
+    """How many of the operator's cordons began within the last seconds, lifted ones included. One that began long
+    after now was written while the clock was wrong."""
     records = [each.cordon for each in observation.replicas if each.cordon is not None]
     own = [each for each in records if each.by == vocabulary.FIELD_MANAGER]
-    return sum(observation.at - each.since < seconds for each in own)
+    return sum(abs(observation.at - each.since) < seconds for each in own)
 
 
 def _others_serving(observation: Observation, replica: Replica) -> int:

@@ -11,15 +11,15 @@ from typing import Any
 
 from encoder_operator import names, vocabulary
 from encoder_operator.actions import Cordon
+from encoder_operator.advice import on_a_suspect_reference
 from encoder_operator.budget import cordoned_for_traffic, most_cordoned, serves
 from encoder_operator.cordon import CordonPlan
 from encoder_operator.observation import Observation
-from encoder_operator.rejection import has_no_way_back, is_given_up
+from encoder_operator.rejection import is_given_up, why_it_stays
 from encoder_operator.spec import EncoderPool, Management
 from encoder_operator.standing import Role, Standing
 from encoder_operator.timestamps import to_text
 from encoder_operator.verdict import Judgement, Matter, Result, Verdict
-from encoder_operator.wording import counted
 
 Statement = tuple[str, str, str, str]
 """A condition's type, status, reason and message."""
@@ -42,6 +42,11 @@ def conditions(
         _identity_consistent(judgement),
         _integrity_healthy(pool, observation, judgement),
         _quarantine_within_budget(pool, observation, decided),
+    ]
+    advice = on_a_suspect_reference(pool, standing, observation)
+    stated = [
+        (kind, status, reason, message + (advice if reason == vocabulary.REFERENCE_SUSPECT else ""))
+        for kind, status, reason, message in stated
     ]
     if pool.spec.management is Management.PAUSED:
         stated = [(kind, status, reason, PAUSED + message) for kind, status, reason, message in stated]
@@ -124,16 +129,13 @@ def _cause(found: Verdict, observation: Observation) -> str:
 
 
 def _given_up(pool: EncoderPool, standing: Standing, observation: Observation) -> str | None:
-    asked = names.revision_hash(pool.spec)
-    if is_given_up(standing, asked):
-        serves_on = ", ".join(each.hash for each in standing.revisions if each.hash != asked) or asked
-        ways = f"change the spec, or kubectl annotate encoderpool {pool.name} {vocabulary.ANNOTATION_RETRY}={asked}"
-        return f"revision {asked} was rejected and {serves_on} serves instead: {ways}"
-    stuck = has_no_way_back(pool, standing, observation)
-    if stuck is None:
-        return None
-    told = f"{counted(stuck.replaced.attempts, 'replacement')} repeated the fault of revision {stuck.hash}"
-    return f"{told}, and no earlier one is known to go back to: change the spec"
+    asked, told = names.revision_hash(pool.spec), why_it_stays(pool, standing, observation)
+    if not is_given_up(standing, asked):
+        return told
+    serves_on = ", ".join(each.hash for each in standing.revisions if each.hash != asked) or asked
+    ways = f"change the spec, or kubectl annotate encoderpool {pool.name} {vocabulary.ANNOTATION_RETRY}={asked}"
+    rejected = f"revision {asked} was rejected and {serves_on} serves instead: {ways}"
+    return rejected if told is None else f"{told}; {rejected}"
 
 
 def _identity_consistent(judgement: Judgement) -> Statement:

@@ -18,7 +18,7 @@ from encoder_operator.cluster import Cluster
 from encoder_operator.conditions import WITHHELD
 from encoder_operator.cordon import CordonPlan
 from encoder_operator.hand import PERSON
-from encoder_operator.observation import CordonRecord, CordonState, Observation, Replica
+from encoder_operator.observation import CordonRecord, Observation, Replica
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Role, Standing
 from encoder_operator.timestamps import to_seconds, to_text
@@ -156,7 +156,7 @@ def _of_records(observation: Observation, acted: dict[str, CordonRecord]) -> Ite
 
 def _of_record(replica: Replica, record: CordonRecord, now: float) -> Iterator[Announcement]:
     key = f"{replica.uid} {to_text(record.since)}"
-    if record.state is CordonState.CORDONED and now - record.since < _TOLD_WITHIN_SECONDS:
+    if now - record.since < _TOLD_WITHIN_SECONDS:
         yield _warning(CORDONED, replica.name, key, f"{record.reason}: {record.message}")
     if record.released_at is not None and now - record.released_at < _TOLD_WITHIN_SECONDS:
         attempts = f" after {counted(record.attempt, 'attempt')}" if record.by == vocabulary.FIELD_MANAGER else ""
@@ -202,18 +202,23 @@ def _of_action(action: Action) -> Iterator[Announcement]:
 
 
 def _of_lessons(before: Standing, after: Standing) -> Iterator[Announcement]:
-    known = {each.hash for each in before.revisions if each.expected is not None}
+    known = {each.hash: each.expected for each in before.revisions}
     for each in after.revisions:
-        if each.expected is not None and each.hash not in known:
-            message = f"fingerprint {each.expected.fingerprint}"
-            yield _normal(LEARNED, f"revision {each.hash}", each.expected.fingerprint, message)
+        old, new = known.get(each.hash), each.expected
+        if new is None or new == old:
+            continue
+        message = f"fingerprint {new.fingerprint}"
+        if old is not None:
+            message += ", as most replicas measured, and not what the first one taught"
+        yield _normal(LEARNED, f"revision {each.hash}", f"{new.fingerprint} {new.signature}", message)
 
 
 def _of_rejections(after: Standing, now: float) -> Iterator[Announcement]:
     """Told from the standing decisions: the operator may have died after it wrote one."""
     for each in (*after.revisions, *after.past.rejected):
         if each.role is Role.REJECTED and now - to_seconds(each.since) < _TOLD_WITHIN_SECONDS:
-            message = f"{each.reason}, after {counted(each.replaced.attempts, 'replacement')}"
+            replaced = each.replaced.attempts
+            message = f"{each.reason}, after {counted(replaced, 'replacement')}" if replaced else each.reason
             yield _warning(REJECTED, f"revision {each.hash}", each.since, message)
 
 

@@ -1,7 +1,7 @@
 """History: the last revisions that served, with all that is needed to serve them again.
 
-Place: read and added to by recall, planned as a ConfigMap by plan. Must never: hold a revision that was rejected,
-or more than a few: each is a whole pod template.
+Place: read and added to by recall, planned as a ConfigMap by plan; eviction and rejection ask it for the way back.
+Must never: hold a revision that was rejected, or more than a few: each is a whole pod template.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from encoder_operator.standing import Expected, Kept, Revision
+from encoder_operator import vocabulary
+from encoder_operator.standing import Expected, Kept, Revision, Role, Standing
+from encoder_operator.timestamps import to_seconds
 
 # What serves, and two before it.
 _KEPT = 3
@@ -62,6 +64,22 @@ def without(kept: Sequence[Kept], rejected: Sequence[str]) -> tuple[Kept, ...]:
 def successor(kept: Sequence[Kept], bad: str) -> Kept | None:
     """The last revision that served well, to go back to from this one."""
     return next((each for each in kept if each.hash != bad), None)
+
+
+def way_back(standing: Standing, bad: Revision, within: float, now: float) -> Kept | None:
+    """What is gone back to from this revision, where going back may help."""
+    if given_up_before(standing, bad, within, now) is not None:
+        return None
+    return successor(standing.past.kept, bad.hash)
+
+
+def given_up_before(standing: Standing, bad: Revision, within: float, now: float) -> Revision | None:
+    """Another revision that was given up less than so many seconds before this one's fault began. Then what is at
+    fault is what was gone back to: two revisions in a row are more likely to share a cause that is in neither."""
+    began = to_seconds(bad.since) if bad.reason == vocabulary.REVISION_FAULT and bad.since else now
+    rejected = (each for each in (*standing.revisions, *standing.past.rejected) if each.role is Role.REJECTED)
+    others = (each for each in rejected if each.hash != bad.hash and each.since)
+    return next((each for each in others if began - to_seconds(each.since) < within), None)
 
 
 def _newest_first(kept: Sequence[Kept]) -> tuple[Kept, ...]:

@@ -51,12 +51,18 @@ def next_rung(ladder: Ladder, replica: Replica) -> Iterator[Action]:
     if record is None or identity is None:
         return
     if record.next_attempt_at is not None:
-        if ladder.now >= record.next_attempt_at:
+        if _is_due(ladder, record.next_attempt_at):
             yield from _attempt_again(ladder, replica, record, identity)
     elif record.attempt_boot_id is None or identity.boot_id == record.attempt_boot_id:
         yield from _first_attempt(ladder, replica, record, identity)
     else:
         yield from _prove(ladder, replica, record, identity)
+
+
+def _is_due(ladder: Ladder, at: float) -> bool:
+    """Whether an attempt at `at` may begin. No wait is longer than maxSeconds: one that is was written while the
+    clock was wrong, and would keep the replica out until the clock is there again."""
+    return not 0.0 < at - ladder.now <= ladder.pool.spec.quarantine.max_seconds
 
 
 def _first_attempt(ladder: Ladder, replica: Replica, record: CordonRecord, identity: Identity) -> Iterator[Action]:

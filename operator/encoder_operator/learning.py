@@ -1,10 +1,11 @@
 """Learning: the identity that a revision's first good replicas teach.
 
 Place: read by judge (to tell a disagreement) and by standing's next value (to record a lesson). Must never:
-relearn what was learned, or learn from a replica whose golden probe has not passed.
+learn from a replica whose golden probe has not passed, or count one for two.
 
 One passing replica is enough. Where several disagree before one was recorded, a strict majority teaches;
-without one nothing is learned, and the disagreement is told.
+without one nothing is learned, and the disagreement is told. Who is read first must not matter in the end: until the
+revision has served in full, a strict majority of all that the spec asks for overrules what was learned.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from encoder_operator.likeness import difference
-from encoder_operator.observation import Identity, ProbeResult, Replica
+from encoder_operator.observation import ProbeResult, Replica
 from encoder_operator.standing import Expected
 
 
@@ -27,20 +28,7 @@ class Lesson:
 
 def lesson(replicas: Sequence[Replica], max_distance: int) -> Lesson:
     """What these replicas of one revision teach of its identity."""
-    groups: list[list[tuple[str, Expected, Identity]]] = []
-    teachers = sorted((each for each in replicas if _teaches(each)), key=lambda each: each.name)
-    for replica in teachers:
-        identity = replica.identity
-        if identity is None or identity.fingerprint is None:
-            continue
-        taught = Expected(fingerprint=identity.fingerprint, signature=identity.signature)
-        for group in groups:
-            if difference(identity, group[0][1], max_distance) is None:
-                group.append((replica.name, taught, identity))
-                break
-        else:
-            groups.append([(replica.name, taught, identity)])
-    groups.sort(key=len, reverse=True)
+    groups = _alike(replicas, max_distance)
     if not groups:
         return Lesson(expected=None, disagreement=None)
     if 2 * len(groups[0]) > sum(map(len, groups)):
@@ -52,11 +40,40 @@ def lesson(replicas: Sequence[Replica], max_distance: int) -> Lesson:
     )
 
 
+def overruling(replicas: Sequence[Replica], learned: Expected, max_distance: int, asked: int) -> Expected | None:
+    """What more than half of the `asked` replicas of a revision teach alike, where each differs from what was
+    learned; None where what was learned stands."""
+    against = [
+        each
+        for each in replicas
+        if each.identity is not None and difference(each.identity, learned, max_distance) is not None
+    ]
+    groups = _alike(against, max_distance)
+    return groups[0][0][1] if groups and 2 * len(groups[0]) > asked else None
+
+
 def confirms(replicas: Sequence[Replica], pin: Expected, max_distance: int) -> bool:
     """Whether a replica that may teach measured what a pin, now taken back, said. A pin that none confirms was
     wrong: were it kept as if learned, every replica would be held until a person found out."""
     teachers = (each.identity for each in replicas if _teaches(each))
     return any(each is not None and difference(each, pin, max_distance) is None for each in teachers)
+
+
+def _alike(replicas: Sequence[Replica], max_distance: int) -> list[list[tuple[str, Expected]]]:
+    """The teachers by what they teach, those of one mind together, the most of one mind first."""
+    groups: list[list[tuple[str, Expected]]] = []
+    for replica in sorted((each for each in replicas if _teaches(each)), key=lambda each: each.name):
+        identity = replica.identity
+        if identity is None or identity.fingerprint is None:
+            continue
+        taught = Expected(fingerprint=identity.fingerprint, signature=identity.signature)
+        for group in groups:
+            if difference(identity, group[0][1], max_distance) is None:
+                group.append((replica.name, taught))
+                break
+        else:
+            groups.append([(replica.name, taught)])
+    return sorted(groups, key=len, reverse=True)
 
 
 def _teaches(replica: Replica) -> bool:

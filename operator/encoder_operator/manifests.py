@@ -17,7 +17,7 @@ from encoder_operator.standing import Expected
 JsonObject = dict[str, Any]
 
 # A model may load for long before its first replica is Ready; nothing is undone when this passes.
-_PROGRESS_DEADLINE_SECONDS = 3600
+PROGRESS_DEADLINE_SECONDS = 3600
 
 
 def deployment(pool: EncoderPool, revision: str, template: Mapping[str, Any], replicas: int) -> JsonObject:
@@ -35,7 +35,7 @@ def deployment(pool: EncoderPool, revision: str, template: Mapping[str, Any], re
         },
         # Accelerators are not to spare: should a template ever change, one replica goes before one comes.
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-        "progressDeadlineSeconds": _PROGRESS_DEADLINE_SECONDS,
+        "progressDeadlineSeconds": PROGRESS_DEADLINE_SECONDS,
         "revisionHistoryLimit": 1,
         "template": template,
     }

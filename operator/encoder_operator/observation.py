@@ -156,6 +156,7 @@ class Replica:
     address: str | None
     serving: bool
     ready: bool
+    created_at: float
     container_started_at: float | None
     restarts: int
     obstacle: Obstacle | None

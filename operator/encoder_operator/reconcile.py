@@ -32,6 +32,7 @@ from encoder_operator.rollout import advance
 from encoder_operator.spec import EncoderPool, Management, parse
 from encoder_operator.standing import Standing
 from encoder_operator.status import refused, status
+from encoder_operator.telling import to_be_told
 from encoder_operator.verdict import Judgement
 
 _log = logging.getLogger(__name__)
@@ -77,17 +78,19 @@ async def reconcile(namespace: str, name: str, world: World) -> float | None:
 
 async def _reconcile(pool: EncoderPool, world: World) -> float:
     now = world.clock()
-    standing = recall(pool, await _children(pool, world.cluster), now)
+    children, deployments = await _children(pool, world.cluster)
+    standing = recall(pool, children, now)
     wanted = plan(pool, standing)
     active = pool.spec.management is Management.ACTIVE
     if active:
-        await apply(world.cluster, wanted)
+        await apply(world.cluster, wanted, deployments)
     observation = await observe(pool, world.sources, now)
     judgement = judge(pool, standing, observation)
     decided = cordon(pool, standing, observation, judgement)
     done = await act(world.cluster, pool.namespace, decided.actions)
     if active:
-        await refresh(world.cluster, pool.namespace, observation.replicas, wanted.identities)
+        stale = to_be_told(pool, standing, observation, wanted.identities)
+        await refresh(world.cluster, pool.namespace, stale)
     advanced = standing
     if active:
         advanced = advance(pool, standing, observation, judgement)
@@ -102,16 +105,18 @@ async def _reconcile(pool: EncoderPool, world: World) -> float:
     return _next_look(pool, standing, advanced, decided.next_look_at, now)
 
 
-async def _children(pool: EncoderPool, cluster: Cluster) -> Children:
-    """What may be adopted: a deleted pool of this name may have left children that are on their way out."""
+async def _children(pool: EncoderPool, cluster: Cluster) -> tuple[Children, list[JsonObject]]:
+    """What may be adopted, and all Deployments that have the pool's labels: a deleted pool of this name may have left
+    children that are on their way out."""
     identities = await cluster.get_config_map(pool.namespace, names.identities_name(pool.name)) or {}
     kept = await cluster.get_config_map(pool.namespace, names.history_name(pool.name)) or {}
     deployments = await cluster.list_deployments(pool.namespace, pool.name)
-    return Children(
+    children = Children(
         deployments=[each for each in deployments if is_owned(each, pool.uid)],
         identities=(identities.get("data") or {}) if is_owned(identities, pool.uid) else {},
         history=(kept.get("data") or {}) if is_owned(kept, pool.uid) else {},
     )
+    return children, deployments
 
 
 async def _tell(body: JsonObject, error: OperatorError, world: World) -> None:

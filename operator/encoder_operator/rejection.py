@@ -3,9 +3,9 @@
 Place: reconcile asks it after rollout, before status; recall and plan act on it in the next pass. Must never:
 reject what has no successor, or in any mode but Repair; what is left serves on then.
 
-A revision is rejected when it is the target and has been at fault (RevisionFault) for baseSeconds, or when
-maxRestarts replacements of its replicas repeated their fault. Another spec clears the way; the same one is tried
-again when the pool's annotation encoderpool.io/retry newly names its hash.
+A revision is rejected when it has been at fault (RevisionFault) for baseSeconds, or when maxRestarts replacements of
+its replicas repeated their fault. Where what is at fault is itself what was gone back to, it stays. Another spec
+clears the way; the same one is tried again when the pool's annotation encoderpool.io/retry newly names its hash.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from encoder_operator.observation import Observation
 from encoder_operator.spec import EncoderPool, Mode
 from encoder_operator.standing import NEVER, Replaced, Revision, Role, Standing
 from encoder_operator.timestamps import to_seconds, to_text
+from encoder_operator.wording import counted
 
 
 def settle(pool: EncoderPool, standing: Standing, observation: Observation, end: End | None) -> Standing:
     """The standing decisions with replacements counted, and without what is given up."""
-    counted = tuple(_counted(pool, each, observation, end) for each in standing.revisions)
-    standing = replace(standing, revisions=counted)
+    revisions = tuple(_counted(pool, each, observation, end) for each in standing.revisions)
+    standing = replace(standing, revisions=revisions)
     if pool.spec.quarantine.mode is not Mode.REPAIR:
         return standing
-    bad = next((each for each in counted if _is_bad(pool, standing, each, observation.at, end)), None)
+    bad = next((each for each in revisions if _is_bad(pool, standing, each, observation.at, end)), None)
     return standing if bad is None else _without(standing, bad, to_text(observation.at))
 
 
@@ -37,19 +38,44 @@ def is_given_up(standing: Standing, revision: str) -> bool:
     return revision in {each.hash for each in rejected}
 
 
-def has_no_way_back(pool: EncoderPool, standing: Standing, observation: Observation) -> Revision | None:
-    """The revision whose replacements are used up while a replica is out, and that has no successor."""
-    for each in standing.revisions:
-        used_up = each.replaced.attempts >= pool.spec.quarantine.max_restarts
-        if used_up and _is_out(each, observation) and history.successor(standing.past.kept, each.hash) is None:
-            return each
+def why_it_stays(pool: EncoderPool, standing: Standing, observation: Observation) -> str | None:
+    """In words, why what serves is not given up though it is at fault; None where it is not, or will be."""
+    within, now = pool.spec.quarantine.max_seconds, observation.at
+    if not standing.revisions or (len(standing.revisions) > 1 and _current(standing) is not None):
+        return None
+    last = standing.revisions[-1]
+    fault = _fault(pool, last, observation)
+    if fault is None:
+        return None
+    before = history.given_up_before(standing, last, within, now)
+    if before is not None:
+        cause = "the cause is probably not the revision, so nothing earlier is gone back to"
+        return f"{fault}, and {before.hash} was given up shortly before: {cause}"
+    if history.successor(standing.past.kept, last.hash) is None:
+        return f"{fault}, and no earlier one is known to go back to: change the spec"
     return None
+
+
+def _fault(pool: EncoderPool, revision: Revision, observation: Observation) -> str | None:
+    limits = pool.spec.quarantine
+    if revision.replaced.attempts >= limits.max_restarts and _is_out(revision, observation):
+        return f"{counted(revision.replaced.attempts, 'replacement')} repeated the fault of revision {revision.hash}"
+    if limits.mode is Mode.REPAIR and _is_at_fault(pool, revision, observation.at):
+        return f"revision {revision.hash} is at fault"
+    return None
+
+
+def _current(standing: Standing) -> Revision | None:
+    return next((each for each in standing.revisions if each.role is Role.CURRENT), None)
 
 
 def _counted(pool: EncoderPool, revision: Revision, observation: Observation, end: End | None) -> Revision:
     known = revision.replaced
     if isinstance(end, Next) and end.revision == revision.hash:
-        replaced = Replaced(attempts=known.attempts + 1, uid=end.uid, at=to_text(observation.at))
+        # One that was named and then kept from going is no replacement.
+        stayed = known.uid in {each.uid for each in observation.replicas}
+        attempts = known.attempts + (0 if stayed else 1)
+        replaced = Replaced(attempts=attempts, uid=end.uid, at=to_text(observation.at))
         return replace(revision, replaced=replaced)
     if known.at is None or _is_out(revision, observation):
         return revision
@@ -62,16 +88,21 @@ def _is_out(revision: Revision, observation: Observation) -> bool:
 
 
 def _is_bad(pool: EncoderPool, standing: Standing, revision: Revision, now: float, end: End | None) -> bool:
-    current = next((each for each in standing.revisions if each.role is Role.CURRENT), None)
     exhausted = isinstance(end, Exhausted) and end.revision == revision.hash
+    if not exhausted and not _is_at_fault(pool, revision, now):
+        return False
     match revision.role:
-        case Role.TARGET if current is not None:
-            at_fault = revision.reason == vocabulary.REVISION_FAULT
-            return exhausted or (at_fault and now - to_seconds(revision.since) >= pool.spec.quarantine.base_seconds)
+        case Role.TARGET:
+            return _current(standing) is not None
         case Role.CURRENT if len(standing.revisions) == 1:
-            return exhausted and history.successor(standing.past.kept, revision.hash) is not None
+            return history.way_back(standing, revision, pool.spec.quarantine.max_seconds, now) is not None
         case _:
             return False
+
+
+def _is_at_fault(pool: EncoderPool, revision: Revision, now: float) -> bool:
+    at_fault = revision.reason == vocabulary.REVISION_FAULT
+    return at_fault and now - to_seconds(revision.since) >= pool.spec.quarantine.base_seconds
 
 
 def _without(standing: Standing, bad: Revision, now: str) -> Standing:

@@ -61,6 +61,7 @@ def _replica(pod: JsonObject) -> Replica:
         address=status.get("podIP"),
         serving=labels.get(vocabulary.LABEL_SERVING) == vocabulary.SERVING,
         ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
+        created_at=to_seconds(metadata["creationTimestamp"]),
         container_started_at=_started_at(container),
         restarts=int(container.get("restartCount") or 0),
         obstacle=obstacle_of(status, container),

@@ -1,7 +1,7 @@
 """Rollout: what this pass taught the standing decisions.
 
-Place: after judge, before status; the next plan acts on it. Must never: relearn a known identity, or let an old
-revision go before its successor is Ready in full.
+Place: after judge, before status; the next plan acts on it. Must never: relearn the identity of a revision that has
+served in full, or let an old revision go before its successor is Ready in full.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from encoder_operator.learning import confirms, lesson
+from encoder_operator.learning import confirms, lesson, overruling
 from encoder_operator.observation import Observation
 from encoder_operator.replacement import Handover, held_accelerators, scales
 from encoder_operator.spec import EncoderPool, IdentityPolicy
@@ -21,7 +21,7 @@ from encoder_operator.verdict import Judgement, Result, Verdict
 def advance(pool: EncoderPool, standing: Standing, observation: Observation, judgement: Judgement) -> Standing:
     """The standing decisions after this pass: lessons learned, and the target promoted once it may serve alone."""
     verdicts = {each.subject: each for each in judgement.revisions}
-    revisions = [_learned(pool, each, observation) for each in standing.revisions]
+    revisions = [_learned(pool, standing, each, observation) for each in standing.revisions]
     past = standing.past
     target = next((each for each in revisions if each.role is Role.TARGET), None)
     if target is not None and _is_complete(pool, target, observation, verdicts.get(target.hash)):
@@ -35,18 +35,29 @@ def advance(pool: EncoderPool, standing: Standing, observation: Observation, jud
     return Standing(revisions=tuple(told), templates=standing.templates, past=past)
 
 
-def _learned(pool: EncoderPool, revision: Revision, observation: Observation) -> Revision:
+def _learned(pool: EncoderPool, standing: Standing, revision: Revision, observation: Observation) -> Revision:
     replicas = [each for each in observation.replicas if each.revision == revision.hash]
     identity = pool.spec.model.identity
     found = {each.identity.fingerprint for each in replicas if each.identity is not None} - {None}
     revision = replace(revision, distinct_identities=len(found))
-    if identity.policy is not IdentityPolicy.LEARN or (revision.expected is not None and not revision.pinned):
+    known, allowed = revision.expected, identity.max_signature_distance
+    if identity.policy is not IdentityPolicy.LEARN:
         return revision
-    pin, allowed = revision.expected, identity.max_signature_distance
-    if pin is not None and confirms(replicas, pin, allowed):
-        return replace(revision, pinned=False)
-    learned = lesson(replicas, allowed).expected
+    if known is not None and not revision.pinned:
+        final = _has_served(standing, revision)
+        learned = None if final else overruling(replicas, known, allowed, pool.spec.replicas)
+    elif known is not None and confirms(replicas, known, allowed):
+        learned = known
+    else:
+        learned = lesson(replicas, allowed).expected
     return revision if learned is None else replace(revision, expected=learned, pinned=False)
+
+
+def _has_served(standing: Standing, revision: Revision) -> bool:
+    """Whether it served in full as what it is known to be: it does, or it is gone back to, or a status was lost."""
+    if revision.role is not Role.TARGET:
+        return True
+    return any(each.hash == revision.hash and each.expected == revision.expected for each in standing.past.kept)
 
 
 def _is_complete(pool: EncoderPool, target: Revision, observation: Observation, verdict: Verdict | None) -> bool:

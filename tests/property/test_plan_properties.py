@@ -131,4 +131,5 @@ def _identity(manifest: dict[str, Any]) -> tuple[Any, str]:
 
 
 async def _apply(children: MemoryChildren, planned: Plan) -> Changes:
-    return await apply(cast(Cluster, children), planned)
+    deployments = await children.list_children(ChildKind.DEPLOYMENT, planned.namespace, planned.pool)
+    return await apply(cast(Cluster, children), planned, deployments)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
+import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from encoder_operator import vocabulary
 from encoder_operator.cluster import ChildKind, JsonObject
+
+T = TypeVar("T")
+
+
+def as_served(value: T) -> T:
+    """A copy as it crosses the wire; many times quicker than a deep one."""
+    copied: T = json.loads(json.dumps(value))
+    return copied
 
 
 class MemoryChildren:
@@ -26,13 +34,13 @@ class MemoryChildren:
     async def list_children(self, kind: ChildKind, namespace: str, pool: str) -> list[JsonObject]:
         wanted = {vocabulary.LABEL_POOL: pool, vocabulary.LABEL_MANAGED_BY: vocabulary.MANAGED_BY}
         return [
-            copy.deepcopy(child)
+            as_served(child)
             for (each, _), child in self.objects.items()
             if each is kind and wanted.items() <= child["metadata"].get("labels", {}).items()
         ]
 
     async def get_child(self, kind: ChildKind, namespace: str, name: str) -> JsonObject | None:
-        return copy.deepcopy(self.objects.get((kind, name)))
+        return as_served(self.objects.get((kind, name)))
 
     async def apply_child(self, manifest: JsonObject) -> JsonObject:
         key = _key(manifest)
@@ -46,7 +54,7 @@ class MemoryChildren:
         after = self._served(manifest, {"uid": before["metadata"]["uid"], "managedFields": [entry]})
         if _content(after) != _content(before):
             self.objects[key] = after
-        return copy.deepcopy(self.objects[key])
+        return as_served(self.objects[key])
 
     async def delete_child(self, kind: ChildKind, namespace: str, name: str, uid: str) -> None:
         assert self.objects[kind, name]["metadata"]["uid"] == uid
@@ -54,7 +62,7 @@ class MemoryChildren:
         del self.objects[kind, name]
 
     def _served(self, manifest: JsonObject, metadata: JsonObject) -> JsonObject:
-        served = copy.deepcopy(manifest)
+        served = as_served(manifest)
         served["metadata"] |= metadata | {"resourceVersion": str(next(self._versions))}
         return served
 

@@ -5,9 +5,8 @@ The operator may be killed before or after any of its writes: `Killed` ends a pa
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,13 +14,14 @@ from encoder_operator import names, vocabulary
 from encoder_operator.cluster import ChildKind, JsonObject, PodEvent
 from encoder_operator.errors import ConflictError, EvictionBlockedError
 from encoder_operator.events import Recorder
+from encoder_operator.evidence import EvidenceError
 from encoder_operator.metrics import Metrics
 from encoder_operator.observation import DoneOrder, Identity, ItemReport, ProbeReport, ProbeResult, Replica
 from encoder_operator.observe import Sources
 from encoder_operator.reconcile import World, reconcile
 from encoder_operator.timestamps import to_text
 from encoder_operator.window import PodSamples, Sample
-from tests.support.memory_cluster import MemoryChildren
+from tests.support.memory_cluster import MemoryChildren, as_served
 from tests.support.pool_objects import pool_object
 from tests.support.replicas import FAILED, FINGERPRINT, LARGE, NOW, PASSED, an_identity, an_item, signature
 
@@ -39,6 +39,7 @@ class Server:
     fault: bool = False
     fingerprint: str = FINGERPRINT
     probe_passes: bool = True
+    answers: bool = True
     done: DoneOrder | None = None
     obeyed: list[str] = field(default_factory=list)
 
@@ -113,9 +114,13 @@ class MemoryWorld(MemoryChildren):
         self.pool: JsonObject | None = pool_object(**(said | spec))
         self.pod_objects: dict[str, JsonObject] = {}
         self.servers: dict[str, Server] = {}
+        self.mounted: dict[str, Mapping[str, Any]] = {}
+        self._told: dict[str, object] = {}
         self.counters: dict[str, PodSamples] = {}
         self.events: dict[str, JsonObject] = {}
         self.event_attempts = 0
+        self.clock_is_ahead = 0.0
+        self.evidence_is_lost = False
         self.evicted: list[str] = []
         self.eviction_refusal: str | None = None
         self.kill_at: int | None = None
@@ -125,7 +130,9 @@ class MemoryWorld(MemoryChildren):
     def as_world(self) -> World:
         """A newly started operator's view: it remembers nothing."""
         sources = Sources(cluster=self, identities=self, counters=self)
-        return World(sources=sources, recorder=Recorder(self), metrics=Metrics(), clock=lambda: self.now)
+        return World(
+            sources=sources, recorder=Recorder(self), metrics=Metrics(), clock=lambda: self.now + self.clock_is_ahead
+        )
 
     async def passes(self, count: int, *, seconds: float = 1.0) -> None:
         """Passes of one operator; between them the world moves on."""
@@ -145,15 +152,6 @@ class MemoryWorld(MemoryChildren):
                 self.live()
                 self.now += 1.0
         self.kill_at = None
-
-    async def survive(self, story: Awaitable[None]) -> None:
-        """A part of a story in which the operator may die; the world moves on."""
-        try:
-            await story
-        except Killed:
-            self.kill_at = None
-            self.live()
-            self.now += 1.0
 
     def live(self) -> None:
         """What Kubernetes and the replicas do meanwhile: pods for Deployments, orders obeyed, readiness."""
@@ -212,19 +210,19 @@ class MemoryWorld(MemoryChildren):
         self.counters[sorted(self.pod_objects)[index]] = PodSamples(checks=checks, media=rising(media))
 
     async def list_pools(self) -> list[JsonObject]:
-        return [copy.deepcopy(self.pool)] if self.pool else []
+        return [as_served(self.pool)] if self.pool else []
 
     async def get_pool(self, namespace: str, name: str) -> JsonObject | None:
-        return copy.deepcopy(self.pool)
+        return as_served(self.pool)
 
     async def patch_pool_status(self, namespace: str, name: str, status: JsonObject) -> None:
         self._before_write("status")
         if self.pool is not None:
-            self.pool["status"] = copy.deepcopy(status)
+            self.pool["status"] = as_served(status)
         self._after_write()
 
     async def list_pods(self, namespace: str, pool: str) -> list[JsonObject]:
-        return copy.deepcopy(list(self.pod_objects.values()))
+        return as_served(list(self.pod_objects.values()))
 
     async def patch_pod(
         self,
@@ -295,9 +293,11 @@ class MemoryWorld(MemoryChildren):
                 each,
                 identity=self.servers[each.name].identity(
                     self.pod_objects[each.name]["metadata"]["labels"][vocabulary.LABEL_SERVING] == "true",
-                    self._expected(each.revision),
+                    self.mounted[each.name],
                 ),
             )
+            if self.servers[each.name].answers
+            else each
             for each in replicas
         )
 
@@ -305,6 +305,8 @@ class MemoryWorld(MemoryChildren):
         self, namespace: str, replicas: Sequence[Replica], window_seconds: int, now: float
     ) -> Mapping[str, PodSamples]:
         """The counters, as `evidence.Counters`."""
+        if self.evidence_is_lost:
+            raise EvidenceError("Prometheus cannot be asked")
         return {each.name: self.counters[each.name] for each in replicas if each.name in self.counters}
 
     def _before_write(self, what: str) -> None:
@@ -331,6 +333,7 @@ class MemoryWorld(MemoryChildren):
                 "name": name,
                 "namespace": "models",
                 "uid": uid,
+                "creationTimestamp": to_text(self.now),
                 "labels": dict(template["labels"]),
                 "annotations": {},
             },
@@ -342,8 +345,13 @@ class MemoryWorld(MemoryChildren):
         boots = server.boots
         server.obey(pod["metadata"]["annotations"])
         serving = pod["metadata"]["labels"][vocabulary.LABEL_SERVING] == "true"
-        identity = server.identity(serving, self._expected(pod["metadata"]["labels"][vocabulary.LABEL_REVISION]))
-        ready = identity.state == vocabulary.STATE_READY
+        said = (pod["metadata"]["uid"], server.boots, as_served(pod["metadata"]["annotations"]), serving)
+        if self._told.get(name) != said:
+            # The kubelet brings a pod's files up to date when the pod changes; else it takes its time.
+            self._told[name] = said
+            self.mounted[name] = self._expected(pod["metadata"]["labels"][vocabulary.LABEL_REVISION])
+        identity = server.identity(serving, self.mounted[name])
+        ready = server.answers and identity.state == vocabulary.STATE_READY
         status = pod["status"]
         status["conditions"] = [{"type": "Ready", "status": str(ready)}]
         if server.boots != boots or "containerStatuses" not in status:

@@ -105,6 +105,7 @@ def a_replica(name: str = "a", **fields: Any) -> Replica:
         address="10.0.0.1",
         serving=True,
         ready=True,
+        created_at=NOW - 600,
         container_started_at=NOW - 600,
         restarts=0,
         obstacle=None,

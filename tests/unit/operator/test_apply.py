@@ -17,7 +17,8 @@ NOTHING = Standing(revisions=(), templates={})
 
 
 async def applied(children: MemoryChildren, planned: Plan) -> Changes:
-    return await apply(cast(Cluster, children), planned)
+    deployments = await children.list_children(ChildKind.DEPLOYMENT, planned.namespace, planned.pool)
+    return await apply(cast(Cluster, children), planned, deployments)
 
 
 def the_plan(**fields: Any) -> Plan:

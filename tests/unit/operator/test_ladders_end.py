@@ -1,4 +1,4 @@
-"""The ladder's end: eviction, rejection and the way back, in whole stories with the operator killed at every write."""
+"""The ladder's end: eviction, rejection and the way back, in whole stories."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from encoder_operator import names, vocabulary
 from encoder_operator.cluster import ChildKind
 from encoder_operator.spec import parse
+from encoder_operator.timestamps import to_text
 from tests.support.memory_world import MemoryWorld
 
 SOON = {"baseSeconds": 1, "maxSeconds": 60, "maxRestarts": 1}
@@ -103,6 +104,27 @@ async def test_a_refused_eviction_keeps_nobody_out_who_is_good_again() -> None:
     assert world.condition("QuarantineWithinBudget")["reason"] == "AsExpected"
 
 
+@pytest.mark.parametrize(("obstacle", "longest"), [(None, 3600), ("no node takes it", 300)])
+async def test_one_that_never_comes_up_does_not_keep_others_from_being_replaced(
+    obstacle: str | None, longest: int
+) -> None:
+    world = await a_ready_pool(maxSeconds=3)
+    begun = world.now
+    stuck = sorted(world.servers)[2]
+    world.servers[stuck].answers = False
+    pod = world.pod_objects[stuck]
+    waiting = {"waiting": {"reason": obstacle}}
+    running = {"running": {"startedAt": to_text(begun)}}
+    pod["status"]["containerStatuses"][0]["state"] = waiting if obstacle else running
+    pod["metadata"]["creationTimestamp"] = to_text(begun)
+    await faulty_for(world, 15)
+    assert (world.label(0), world.evicted) == ("false", []), "it may come up still"
+    world.now = begun + longest - 1
+    await faulty_for(world, 2)
+    await faulty_for(world, 10)
+    assert len(world.evicted) == 1
+
+
 @pytest.mark.parametrize("mode", ["Observe", "Cordon"])
 async def test_only_in_mode_repair_is_anybody_evicted(mode: str) -> None:
     world = await a_ready_pool(mode=mode)
@@ -173,6 +195,65 @@ async def test_a_target_at_fault_is_rejected_and_what_served_serves_on() -> None
     assert revisions(world) == [(bad, "Current")], "tried again, and good this time"
 
 
+async def all_at_fault(world: MemoryWorld, passes: int, *revisions: str) -> None:
+    """Passes while all replicas of these revisions mismatch on many pictures, and all others are good."""
+    for _ in range(passes):
+        for index, name in enumerate(sorted(world.pod_objects)):
+            bad = 40 if any(each in name for each in revisions) else 0
+            world.count(index, good=120 - bad, bad=bad, media=bad)
+        await world.passes(1)
+
+
+async def test_what_serves_and_is_at_fault_itself_is_gone_back_from() -> None:
+    world = await a_ready_pool(baseSeconds=5)
+    good = asked(world)
+    await roll_out(world, "encoder-server:2")
+    bad = asked(world)
+    await all_at_fault(world, 4, bad)
+    assert revisions(world) == [(bad, "Current")], "not before baseSeconds"
+    await all_at_fault(world, 12, bad)
+    assert revisions(world) == [(good, "Current"), (bad, "Rejected")]
+    assert images(world) == {"encoder-server:1"}
+    assert reasons(world).count("Rejected") == 1
+    assert world.condition()["reason"] == "AsExpected"
+    assert not [name for name in reasons(world) if name == "Cordoned"], "nobody is cordoned for what all do"
+
+
+async def test_what_was_gone_back_to_and_is_at_fault_too_stays_and_says_why() -> None:
+    world = await a_ready_pool(baseSeconds=5)
+    await roll_out(world, "encoder-server:2")
+    before = asked(world)
+    await roll_out(world, "encoder-server:3")
+    bad = asked(world)
+    await all_at_fault(world, 100, bad, before)
+    assert revisions(world)[0][0] == before
+    assert (bad, "Rejected") in revisions(world)
+    told = world.condition("Progressing")
+    assert (told["status"], told["reason"]) == ("False", "RevisionFault")
+    assert f"revision {before} is at fault, and {bad} was given up shortly before" in told["message"]
+    assert "probably not the revision" in told["message"]
+    await all_at_fault(world, 4)
+    assert world.condition()["reason"] == "AsExpected"
+    world.now += 61
+    await all_at_fault(world, 20, before)
+    assert images(world) == {"encoder-server:1"}, "a later fault is a matter of its own"
+
+
+async def test_with_nothing_to_go_back_to_a_revision_at_fault_serves_on_and_says_so() -> None:
+    world = await a_ready_pool(baseSeconds=5)
+    await all_at_fault(world, 20, asked(world))
+    assert revisions(world) == [(asked(world), "Current")]
+    assert "no earlier one is known to go back to" in world.condition("Progressing")["message"]
+
+
+@pytest.mark.parametrize("mode", ["Observe", "Cordon"])
+async def test_only_in_mode_repair_is_anything_gone_back_from(mode: str) -> None:
+    world = await a_ready_pool(baseSeconds=5, mode=mode)
+    await roll_out(world, "encoder-server:2")
+    await all_at_fault(world, 20, asked(world))
+    assert revisions(world) == [(asked(world), "Current")]
+
+
 async def test_an_annotation_is_heeded_once() -> None:
     world = await a_ready_pool(baseSeconds=5)
     good = asked(world)
@@ -194,19 +275,3 @@ async def test_another_spec_clears_the_way() -> None:
     await world.passes(8)
     assert revisions(world) == [(asked(world), "Current"), (bad, "Rejected")]
     assert images(world) == {"encoder-server:3"}
-
-
-@pytest.mark.parametrize("after_write", [False, True], ids=["before the write", "after the write"])
-@pytest.mark.parametrize("kill_at", range(1, 60, 5))
-async def test_killed_at_any_write_nothing_is_evicted_or_counted_twice(kill_at: int, after_write: bool) -> None:
-    world = await a_ready_pool()
-    good = asked(world)
-    await roll_out(world, "encoder-server:2")
-    bad = asked(world)
-    world.kill_at, world.kill_after_write = world.writes_so_far() + kill_at, after_write
-    for _ in range(70):
-        await world.survive(faulty_for(world, 1, cured=(good, "Current") in revisions(world)))
-    assert revisions(world) == [(good, "Current"), (bad, "Rejected")]
-    assert len(world.evicted) == 1
-    assert reasons(world).count("Rejected") == 1
-    assert images(world) == {"encoder-server:1"}

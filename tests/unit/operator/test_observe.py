@@ -20,12 +20,13 @@ from tests.support.replicas import a_record, a_replica
 
 IDENTITY = json.loads((Path(__file__).parents[2] / "contract" / "identity.json").read_text())
 UID = IDENTITY["admitted"]["podUid"]
+BEGUN = "2026-11-30T11:59:00Z"
 
 
 def a_pod(name: str = "a", **metadata: Any) -> dict[str, Any]:
     labels = {vocabulary.LABEL_REVISION: "5d41402abc", vocabulary.LABEL_SERVING: "true"}
     return {
-        "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels, **metadata},
+        "metadata": {"name": name, "uid": f"uid-{name}", "creationTimestamp": BEGUN, "labels": labels, **metadata},
         "status": {
             "phase": "Running",
             "podIP": "10.0.0.1",

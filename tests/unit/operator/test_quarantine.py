@@ -99,6 +99,13 @@ OUT = a_record(since=NOW - 100, next_attempt_at=NOW + 50)
             None,
         ),
         (
+            "nor what a clock that was wrong put into the future",
+            {"maxSeconds": 300},
+            [lifted("a", -3600), lifted("b", -3700), bad("c"), good("d")],
+            "c",
+            None,
+        ),
+        (
             "minServing others must serve on",
             {"minServing": 2},
             [bad("a"), good("b")],

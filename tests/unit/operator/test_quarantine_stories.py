@@ -1,11 +1,9 @@
-"""Quarantine, whole stories in memory: budgets, modes and hands, with the operator killed at every write."""
+"""Quarantine, whole stories in memory: budgets, modes and hands."""
 
 from __future__ import annotations
 
 import copy
 from typing import Any
-
-import pytest
 
 from encoder_operator import vocabulary
 from tests.support.memory_world import MemoryWorld
@@ -131,30 +129,24 @@ async def test_a_paused_pool_is_told_of_and_not_touched() -> None:
     assert len(world.pod_objects) == 5
 
 
-@pytest.mark.parametrize("after_write", [False, True], ids=["before the write", "after the write"])
-@pytest.mark.parametrize("kill_at", range(1, 8))
-async def test_killed_at_any_write_a_hand_cordon_stands_and_goes_with_its_annotation(
-    kill_at: int, after_write: bool
-) -> None:
+async def test_a_hand_cordon_stands_and_goes_with_its_annotation() -> None:
     world = await a_ready_pool()
     annotate(world, 0, vocabulary.ANNOTATION_HAND_CORDON, "to look at it")
-    await world.passes_with_a_kill(6, kill_at, after_write=after_write)
+    await world.passes(6)
     assert (world.label(0), world.record(0)["by"], world.server(0).obeyed) == ("false", "person:to look at it", [])
     annotate(world, 0, vocabulary.ANNOTATION_HAND_CORDON, None)
-    await world.passes_with_a_kill(6, kill_at, after_write=after_write)
+    await world.passes(6)
     assert (world.label(0), world.record(0)["state"]) == ("true", "Released")
     assert (reasons(world).count("Cordoned"), reasons(world).count("Released")) == (1, 1)
 
 
-@pytest.mark.parametrize("after_write", [False, True], ids=["before the write", "after the write"])
-@pytest.mark.parametrize("kill_at", range(1, 8))
-async def test_killed_at_any_write_a_hand_release_lifts_one_cordon(kill_at: int, after_write: bool) -> None:
+async def test_a_hand_release_lifts_one_cordon() -> None:
     world = await a_ready_pool(quarantine=RARELY)
     mismatching(world, 0)
     await world.passes(4)
     assert world.label(0) == "false"
     annotate(world, 0, vocabulary.ANNOTATION_HAND_RELEASE, "I know better")
-    await world.passes_with_a_kill(4, kill_at, after_write=after_write)
+    await world.passes(4)
     assert (world.label(0), world.record(0)["times"]) == ("true", 1)
     assert vocabulary.ANNOTATION_HAND_RELEASE not in world.pod(0)["metadata"]["annotations"]
     world.now += 60

@@ -15,7 +15,7 @@ from encoder_operator.plan import plan
 from encoder_operator.recall import Children, recall
 from encoder_operator.rollout import advance
 from encoder_operator.spec import EncoderPool, IdentityPolicy
-from encoder_operator.standing import Expected, Kept, Revision, Role, Standing
+from encoder_operator.standing import Expected, Kept, Past, Revision, Role, Standing
 from tests.support.pool_objects import a_pool
 from tests.support.replicas import (
     EXPECTED,
@@ -168,6 +168,48 @@ def test_a_lesson_is_recorded_once() -> None:
     assert first.revisions[0].expected == EXPECTED
     again = advanced(POOL, first, [learning("a", OTHER_FINGERPRINT)])
     assert again.revisions[0].expected == EXPECTED
+
+
+@pytest.mark.parametrize(
+    ("sentence", "stands", "others", "learned"),
+    [
+        ("a majority of all that are asked for overrules", standing(role=Role.TARGET), 2, OTHER_FINGERPRINT),
+        ("one of three does not", standing(role=Role.TARGET), 1, FINGERPRINT),
+        ("what serves is final", standing(role=Role.CURRENT), 3, FINGERPRINT),
+        (
+            "what is gone back to is final",
+            replace(
+                standing(role=Role.TARGET),
+                past=Past(
+                    rejected=(), kept=(Kept(hash=REVISION, expected=EXPECTED, template={}, since=""),), retried=None
+                ),
+            ),
+            3,
+            FINGERPRINT,
+        ),
+        (
+            "what was pinned is no lesson to overrule, and one that confirms it is enough",
+            replace(standing(), revisions=(replace(standing(role=Role.TARGET).revisions[0], pinned=True),)),
+            2,
+            FINGERPRINT,
+        ),
+    ],
+)
+def test_until_a_revision_serves_in_full_a_majority_overrules_what_was_learned(
+    sentence: str, stands: Standing, others: int, learned: str
+) -> None:
+    replicas = [
+        learning(name, OTHER_FINGERPRINT if index < others else FINGERPRINT) for index, name in enumerate("abc")
+    ]
+    found = advanced(POOL, stands, replicas).revisions[0].expected
+    assert found is not None
+    assert found.fingerprint == learned, sentence
+
+
+def test_replicas_that_disagree_among_themselves_overrule_nothing() -> None:
+    replicas = [learning("a", "aa" * 32), learning("b", "bb" * 32), learning("c", probe=FAILED)]
+    found = advanced(POOL, standing(role=Role.TARGET), replicas).revisions[0]
+    assert found.expected == EXPECTED
 
 
 def test_a_pinned_pool_learns_nothing() -> None:
