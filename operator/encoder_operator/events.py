@@ -13,16 +13,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from encoder_operator import vocabulary
-from encoder_operator.actions import Action, Cordon, Dismiss, Evict, OrderProbe, OrderRestart, Postpone, Release
+from encoder_operator.actions import (
+    Action,
+    AskPeer,
+    Cordon,
+    Dismiss,
+    Evict,
+    OrderProbe,
+    OrderRestart,
+    Postpone,
+    Recorded,
+    Release,
+)
 from encoder_operator.cluster import Cluster
 from encoder_operator.conditions import WITHHELD
 from encoder_operator.cordon import CordonPlan
 from encoder_operator.hand import PERSON
-from encoder_operator.observation import CordonRecord, CordonState, Observation, Replica
+from encoder_operator.observation import CordonRecord, CordonState, Observation, Replica, Size
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Role, Standing
 from encoder_operator.timestamps import to_seconds, to_text
 from encoder_operator.verdict import Judgement, Matter, Result, Scope
+from encoder_operator.wording import size_words
 
 JsonObject = dict[str, Any]
 
@@ -77,7 +89,7 @@ def announcements(
     since: Since,
 ) -> tuple[Announcement, ...]:
     """All that may be told of this pass: `actions` are those that were decided and took hold."""
-    acted = {action.replica.name: action.record for action in actions if not isinstance(action, Dismiss)}
+    acted = {action.replica.name: action.record for action in actions if isinstance(action, Recorded)}
     return (
         *_of_verdicts(observation, judgement, since.verdict),
         *_of_records(observation, acted),
@@ -179,16 +191,22 @@ def _of_budget(decided: CordonPlan, since: str) -> Iterator[Announcement]:
 
 
 def _of_action(action: Action) -> Iterator[Announcement]:
-    if isinstance(action, Dismiss):
-        return
+    if isinstance(action, AskPeer):
+        told = f"with sizes that fail on {action.suspect}: {_words(action.question.sizes)}"
+        yield _normal(PROBE_ORDERED, action.replica.name, f"{action.replica.uid} {action.question.about}", told)
+    elif not isinstance(action, Dismiss):
+        yield from _of_rung(action)
+
+
+def _of_rung(action: Recorded) -> Iterator[Announcement]:
     name, record = action.replica.name, action.record
     key = f"{action.replica.uid} {to_text(record.since)} {record.attempt}"
     match action:
         case OrderRestart():
             yield _normal(RESTART_ORDERED, name, key, f"attempt {record.attempt} to repair it in place")
         case OrderProbe():
-            sizes = ", ".join(f"{each.modality} {each.width}x{each.height}" for each in record.sizes)
-            yield _normal(PROBE_ORDERED, name, f"{key} {action.order.boot_id}", f"with sizes that failed: {sizes}")
+            sizes = f"with sizes that failed: {_words(record.sizes)}"
+            yield _normal(PROBE_ORDERED, name, f"{key} {action.order.boot_id}", sizes)
         case Postpone():
             until = "" if record.next_attempt_at is None else to_text(record.next_attempt_at)
             yield _warning(ATTEMPT_FAILED, name, key, f"attempt {record.attempt} failed, the next is at {until}")
@@ -196,6 +214,10 @@ def _of_action(action: Action) -> Iterator[Announcement]:
             yield _warning(EVICTED, name, key, f"{record.attempt} restarts did not cure it: {record.message}")
         case Cordon() | Release():
             return
+
+
+def _words(sizes: Sequence[Size]) -> str:
+    return ", ".join(map(size_words, sizes))
 
 
 def _of_lessons(before: Standing, after: Standing) -> Iterator[Announcement]:

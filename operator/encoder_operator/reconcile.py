@@ -15,7 +15,7 @@ from typing import Any
 
 from encoder_operator import names
 from encoder_operator.act import act, refresh
-from encoder_operator.actions import Action, Cordon, Dismiss, Evict, Release
+from encoder_operator.actions import Action, AskPeer, Cordon, Dismiss, Evict, Release
 from encoder_operator.apply import apply, is_owned
 from encoder_operator.cluster import Cluster
 from encoder_operator.cordon import cordon
@@ -154,8 +154,14 @@ def _log_decisions(pool: EncoderPool, judgement: Judgement, done: Sequence[Actio
     found = judgement.pool
     _log.debug("%s: %s", found.reason, found.message, extra={**where, "reason": found.reason})
     for action in done:
-        if isinstance(action, Dismiss):
-            continue
-        record, kind = action.record, type(action).__name__
-        details = {**where, "reason": record.reason, "pod": action.replica.name, "attempt": record.attempt}
-        _log.info("%s %s: %s", kind, action.replica.name, record.message, extra=details)
+        kind = type(action).__name__
+        details: dict[str, object] = {**where, "pod": action.replica.name}
+        match action:
+            case Dismiss():
+                continue
+            case AskPeer(reason=reason, suspect=suspect):
+                details |= {"reason": reason, "order": action.question.id}
+                _log.info("%s %s: about %s", kind, action.replica.name, suspect, extra=details)
+            case _:
+                details |= {"reason": action.record.reason, "attempt": action.record.attempt}
+                _log.info("%s %s: %s", kind, action.replica.name, action.record.message, extra=details)
