@@ -98,6 +98,7 @@ def opinion(bench: Bench, suspect: Replica, vouching: Sequence[Replica]) -> Opin
         return Opinion(outcome=Outcome.NEEDLESS, message="")
     peers = sorted((each for each in bench.peers if each.name != suspect.name), key=lambda each: each.name)
     asked = [each for each in peers if each.question is not None and each.question.about == subject]
+    asked = [each for each in asked if not _is_outdated(bench, suspect, each)]
     answers = {each.name: _answer(bench, each) for each in asked}
     for peer in asked:
         if answers[peer.name] is _Answer.FAILED:
@@ -167,6 +168,15 @@ def _answer(bench: Bench, peer: Replica) -> _Answer:
     passed = {item.size for item in probe.items if item.result == "ok"}
     whole = probe.result is ProbeResult.PASSED and passed.issuperset(question.sizes)
     return _Answer.PASSED if whole and peer.name in bench.good else _Answer.NONE
+
+
+def _is_outdated(bench: Bench, suspect: Replica, peer: Replica) -> bool:
+    """Whether the peer passed long ago what fails on the suspect no more: what does now may fail on both."""
+    question = peer.question
+    if question is None or _answer(bench, peer) is not _Answer.PASSED:
+        return False
+    old = abs(bench.at - question.asked_at) >= bench.pool.spec.quarantine.max_seconds
+    return old and not set(failed_sizes(suspect.identity)) & set(question.sizes)
 
 
 def _is_to_be_believed(bench: Bench, peer: Replica) -> bool:

@@ -195,6 +195,14 @@ def test_newer_violations_do_not_reset_the_question() -> None:
     assert verdicts(POOL, [newer, FAILING, good("c")])["a"].reason == "RevisionFault"
 
 
+def test_an_answer_of_long_ago_about_what_fails_no_more_is_asked_for_anew() -> None:
+    old = answered(asked(good("b"), A, since=601), PASSED)
+    assert told(plan_for(POOL, A, old).actions) == ["cordon a"], "the same size fails still"
+    assert told(plan_for(POOL, suspect("a", WIDE), old).actions) == ["b about a"]
+    refuted = answered(asked(good("b"), A, since=601), FAILS, LARGE)
+    assert verdicts(POOL, [suspect("a", WIDE), refuted])["a"].reason == "RevisionFault", "a fault found stands"
+
+
 @pytest.mark.parametrize("changed", ["boot", "times"])
 def test_an_opinion_is_of_one_boot_and_of_one_cordon(changed: str) -> None:
     other = suspect("a")
