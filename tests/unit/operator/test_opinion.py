@@ -289,6 +289,21 @@ def test_of_two_suspects(sentence: str, replicas: list[Replica], actions: list[s
     assert told(plan_for(pool, *replicas).actions) == actions, sentence
 
 
+UNREPAIRED = cordoned("u", record=a_record(attempt=2, next_attempt_at=NOW + 9))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "peer", "verdict"),
+    [
+        ("first a peer is asked", good("b"), "NoEvidence"),
+        ("where it passes, each is bad by itself", PASSING, "TokenMismatch"),
+        ("where none answers, two that fail at one size are the revision's", IN_VAIN, "RevisionFault"),
+    ],
+)
+def test_next_to_a_cordoned_one_that_restarts_did_not_cure(sentence: str, peer: Replica, verdict: str) -> None:
+    assert verdicts(POOL, [A, peer, UNREPAIRED])["a"].reason == verdict, sentence
+
+
 def test_observe_would_ask_and_tells_what_is_known() -> None:
     pool = with_quarantine(mode="Observe")
     found = plan_for(pool, A, good("b"), good("c"))
