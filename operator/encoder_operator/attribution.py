@@ -181,12 +181,11 @@ def _next_to_peers(case: Case, own: Mapping[str, Verdict], found: Mapping[str, M
     if seen.distinct_media < limits.min_distinct_media:
         told = f"on {seen.distinct_media} distinct media, {limits.min_distinct_media} are needed to blame a replica"
         return _unknown(verdict, f"{verdict.message}; {told}")
-    waits = heard.awaited is not None and _asks_about(case, replica)
-    if heard.outcome is not Outcome.PASSED and not waits and _fails_as_one_unrepaired(case, replica):
+    if heard.outcome is Outcome.IN_VAIN and _fails_as_one_unrepaired(case, replica):
         return _of_revision(verdict, "a size that fails on a cordoned replica, restarted or not, fails on another too")
     peers = "1 peer is good" if len(good) == 1 else f"{len(good)} peers are good"
     told = f"{verdict.message}; {peers}{heard.message and '; '}{heard.message}"
-    known = _unknown(verdict, told) if waits else verdict
+    known = _unknown(verdict, told) if heard.awaited and _asks_about(case, replica) else verdict
     return replace(known, message=told, awaits=heard.awaited)
 
 
