@@ -11,10 +11,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from encoder_operator import vocabulary
-from encoder_operator.actions import Action, Cordon, Dismiss, Evict, OrderProbe, OrderRestart, Postpone, Release
+from encoder_operator.actions import (
+    Action,
+    AskPeer,
+    Cordon,
+    Dismiss,
+    Evict,
+    OrderProbe,
+    OrderRestart,
+    Postpone,
+    Recorded,
+    Release,
+)
 from encoder_operator.cluster import Cluster
 from encoder_operator.errors import ConflictError, EvictionBlockedError
-from encoder_operator.observation import Replica
+from encoder_operator.observation import Order, Replica
 from encoder_operator.orders import render_probe, render_record, render_restart
 
 _log = logging.getLogger(__name__)
@@ -34,7 +45,7 @@ def patch_of(action: Action) -> PodPatch:
     """An action as the one patch that carries it out."""
     labels: dict[str, str | None] = {}
     annotations: dict[str, str | None] = {}
-    if not isinstance(action, Dismiss):
+    if isinstance(action, Recorded):
         annotations[vocabulary.ANNOTATION_CORDON] = render_record(action.record)
     match action:
         case Cordon():
@@ -48,6 +59,9 @@ def patch_of(action: Action) -> PodPatch:
             annotations[vocabulary.ANNOTATION_ORDER_PROBE] = None
             annotations[vocabulary.ANNOTATION_ORDER_RESTART] = None
             annotations[vocabulary.ANNOTATION_HAND_RELEASE] = None
+        case AskPeer(question=question):
+            order = Order(id=question.id, boot_id=question.boot_id)
+            annotations[vocabulary.ANNOTATION_ORDER_PROBE] = render_probe(order, question.sizes)
         case Dismiss():
             annotations[vocabulary.ANNOTATION_HAND_RELEASE] = None
         case Postpone() | Evict():

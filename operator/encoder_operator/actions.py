@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from encoder_operator import vocabulary
-from encoder_operator.observation import CordonRecord, CordonState, Order, Replica
+from encoder_operator.observation import CordonRecord, CordonState, Order, Question, Replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +61,16 @@ class Dismiss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskPeer:
+    """Order `replica`, which serves, to probe the sizes that fail on `suspect` (a pod's name, for `reason`)."""
+
+    replica: Replica
+    question: Question
+    suspect: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evict:
     """Replace the pod: restarts in place did not cure it. `postponed` is its record should that be refused."""
 
@@ -69,7 +79,10 @@ class Evict:
     postponed: CordonRecord
 
 
-Action = Cordon | OrderRestart | OrderProbe | Postpone | Release | Dismiss | Evict
+Recorded = Cordon | OrderRestart | OrderProbe | Postpone | Release | Evict
+"""What changes the record of its replica's own cordon."""
+
+Action = Recorded | Dismiss | AskPeer
 
 
 def release(replica: Replica, record: CordonRecord, now: float) -> Release:

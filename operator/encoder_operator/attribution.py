@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from encoder_operator import vocabulary
 from encoder_operator.learning import lesson
-from encoder_operator.observation import CordonState, ProbeResult, Replica
-from encoder_operator.spec import EncoderPool, IdentityPolicy
+from encoder_operator.observation import CordonState, Replica
+from encoder_operator.opinion import Bench, Outcome, opinion
+from encoder_operator.spec import EncoderPool, IdentityPolicy, Management, Mode
 from encoder_operator.standing import Expected
 from encoder_operator.traffic import Mismatch, has_evidence, mismatch, vouches
 from encoder_operator.verdict import Result, Scope, Verdict
@@ -25,12 +26,13 @@ _IN_TRAFFIC = (vocabulary.TOKEN_MISMATCH, vocabulary.LAYOUT_ERROR)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One revision of a pool, what is expected of it, and its replicas."""
+    """One revision of a pool, what is expected of it, and its replicas at a time (Unix seconds)."""
 
     pool: EncoderPool
     revision: str
     expected: Expected | None
     replicas: tuple[Replica, ...]
+    at: float
 
     @property
     def learns(self) -> bool:
@@ -106,7 +108,8 @@ def _all_differ_from_pinned(case: Case, own: Mapping[str, Verdict]) -> Attributi
 
 
 def _in_traffic(case: Case, own: Mapping[str, Verdict]) -> Attribution | None:
-    """Blame a replica only next to a peer that vouches; all together mean the revision or a caller."""
+    """Blame a replica only next to a peer that vouches and, asked, passes the sizes that failed; all together mean
+    the revision or a caller."""
     limits = case.pool.spec.integrity
     found = {
         each.name: seen
@@ -121,20 +124,16 @@ def _in_traffic(case: Case, own: Mapping[str, Verdict]) -> Attribution | None:
     alone = len(comparable) + len(starting) == 1
     if len(found) == len(judged) and (len(judged) > 1 or alone):
         return _all_mismatch(case, own, found)
-    changed = {name: _next_to_peers(case, own, own[name], seen) for name, seen in found.items()}
-    alike = [each for each in case.peers if each.name in found and _fails_as_one_unrepaired(case, each)]
-    alike = [each for each in alike if changed[each.name].result is Result.BAD]
+    changed = {each.name: _next_to_peers(case, own, found, each) for each in case.peers if each.name in found}
+    alike = sorted(name for name, verdict in changed.items() if verdict.scope is Scope.REVISION)
     if not alike:
         return Attribution(revision=None, replicas=changed)
-    told = _told(own, alike[0])
-    message = f"a size that fails on a cordoned replica, restarted or not, fails on another too; {told}"
-    blamed = _blame(case, own, alike, Scope.REVISION, vocabulary.REVISION_FAULT, message)
-    return Attribution(revision=blamed.revision, replicas={**changed, **blamed.replicas})
+    return Attribution(revision=replace(changed[alike[0]], subject=case.revision), replicas=changed)
 
 
 def _fails_as_one_unrepaired(case: Case, replica: Replica) -> bool:
-    """Whether it fails at a size that a cordoned replica's new boot, of this same identity, failed at too. Peers
-    that are good may never have met that size: cordoned one after the other, they would all end so."""
+    """Whether it fails at a size that a cordoned replica's new boot, of this same identity, failed at too: where no
+    peer tells how that size fares there, they would be cordoned one after the other."""
     unrepaired = {
         size
         for each in case.replicas
@@ -162,17 +161,44 @@ def _all_mismatch(case: Case, own: Mapping[str, Verdict], found: Mapping[str, Mi
     return _blame(case, own, replicas, Scope.CALLER, vocabulary.CALLER_FAULT, message)
 
 
-def _next_to_peers(case: Case, own: Mapping[str, Verdict], verdict: Verdict, seen: Mismatch) -> Verdict:
-    limits = case.pool.spec.integrity
+def _next_to_peers(case: Case, own: Mapping[str, Verdict], found: Mapping[str, Mismatch], replica: Replica) -> Verdict:
+    limits, verdict, seen = case.pool.spec.integrity, own[replica.name], found[replica.name]
     as_expected = [each for each in case.peers if own[each.name].reason == vocabulary.AS_EXPECTED]
     good = [each for each in as_expected if vouches(each, seen.onset, limits)]
+    bench = Bench(
+        pool=case.pool,
+        peers=case.peers,
+        own=own,
+        suspects=frozenset(found),
+        good=frozenset(each.name for each in as_expected),
+        at=case.at,
+    )
+    heard = opinion(bench, replica, good)
+    if heard.outcome is Outcome.FAILED:
+        return _of_revision(verdict, heard.message)
     if not good:
         return _unknown(verdict, f"{verdict.message}; no peer has enough checks since then to compare with")
     if seen.distinct_media < limits.min_distinct_media:
         told = f"on {seen.distinct_media} distinct media, {limits.min_distinct_media} are needed to blame a replica"
         return _unknown(verdict, f"{verdict.message}; {told}")
+    if heard.outcome is Outcome.IN_VAIN and _fails_as_one_unrepaired(case, replica):
+        return _of_revision(verdict, "a size that fails on a cordoned replica, restarted or not, fails on another too")
     peers = "1 peer is good" if len(good) == 1 else f"{len(good)} peers are good"
-    return replace(verdict, message=f"{verdict.message}; {peers}")
+    told = f"{verdict.message}; {peers}{heard.message and '; '}{heard.message}"
+    known = _unknown(verdict, told) if heard.awaited and _asks_about(case, replica) else verdict
+    return replace(known, message=told, awaits=heard.awaited)
+
+
+def _asks_about(case: Case, replica: Replica) -> bool:
+    """Whether an opinion on this replica is asked for at all; where it is not, what is known so far is told."""
+    spec = case.pool.spec
+    acts = spec.management is Management.ACTIVE and spec.quarantine.mode is not Mode.OBSERVE
+    return acts and replica.skip is None
+
+
+def _of_revision(verdict: Verdict, why: str) -> Verdict:
+    message = f"{why}; {verdict.subject}: {verdict.message}"
+    return replace(verdict, scope=Scope.REVISION, reason=vocabulary.REVISION_FAULT, message=message)
 
 
 def _heard(case: Case) -> tuple[Replica, ...]:
@@ -183,8 +209,7 @@ def _heard(case: Case) -> tuple[Replica, ...]:
 
 
 def _is_measured(replica: Replica) -> bool:
-    identity = replica.identity
-    return identity is not None and identity.probe is not None and identity.probe.result is not ProbeResult.RUNNING
+    return replica.identity is not None and replica.identity.is_measured
 
 
 def _told(own: Mapping[str, Verdict], replica: Replica) -> str:

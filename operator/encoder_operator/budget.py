@@ -43,7 +43,7 @@ def allow(pool: EncoderPool, observation: Observation, at_fault: Sequence[Replic
     """Which of these replicas may be cordoned now."""
     if not at_fault:
         return Allowance(granted=None, blocked=None)
-    worst_first = sorted(at_fault, key=_badness)
+    worst_first = sorted(at_fault, key=badness)
     blocked = _spent(pool, observation, worst_first[0])
     if blocked is not None:
         return Allowance(granted=None, blocked=blocked)
@@ -73,6 +73,15 @@ def serves(replica: Replica) -> bool:
     return replica.serving and replica.ready
 
 
+def badness(replica: Replica) -> tuple[float, int, str]:
+    """Sorts replicas at fault, the worst first."""
+    counts = replica.counts
+    if counts is None:
+        return 0.0, 0, replica.name
+    bad = bad_checks(counts)
+    return -bad / max(1, checks(counts)), -bad, replica.name
+
+
 def _spent(pool: EncoderPool, observation: Observation, worst: Replica) -> Blocked | None:
     most, window = most_cordoned(pool), pool.spec.quarantine.max_seconds
     now, lately = cordoned_for_traffic(observation), _begun_within(observation, window)
@@ -95,11 +104,3 @@ def _begun_within(observation: Observation, seconds: float) -> int:
 
 def _others_serving(observation: Observation, replica: Replica) -> int:
     return sum(serves(each) for each in observation.replicas if each.name != replica.name)
-
-
-def _badness(replica: Replica) -> tuple[float, int, str]:
-    counts = replica.counts
-    if counts is None:
-        return 0.0, 0, replica.name
-    bad = bad_checks(counts)
-    return -bad / max(1, checks(counts)), -bad, replica.name

@@ -5,7 +5,8 @@ own; remember anything that is not on the pod; or let budget or mode stand betwe
 
 A cordon takes one replica out of its pool's Service without deleting it (Kubernetes uses the word for nodes;
 nodes are never touched). First comes what a person says (`hand`), then the next rung of each cordoned replica
-(`ladder`), last the one new cordon that the `budget` allows.
+(`ladder`), last the one new cordon that the `budget` allows, and the one question that must be answered before
+another may follow (`asking`).
 """
 
 from __future__ import annotations
@@ -14,24 +15,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from encoder_operator import vocabulary
-from encoder_operator.actions import Action, Cordon, Evict, is_cordoned_here
+from encoder_operator.actions import Action, AskPeer, Cordon, Evict, is_cordoned_here
+from encoder_operator.asking import ask, next_look_at
 from encoder_operator.backoff import next_in_a_row
 from encoder_operator.budget import Blocked, allow
 from encoder_operator.eviction import End, evict_one, may_evict
 from encoder_operator.hand import by_hand
 from encoder_operator.ladder import Ladder, next_rung
-from encoder_operator.observation import CordonRecord, CordonState, Identity, Observation, Replica, Size
+from encoder_operator.observation import CordonRecord, CordonState, Identity, Observation, Replica
+from encoder_operator.opinion import failed_sizes
 from encoder_operator.spec import EncoderPool, Management, Mode
 from encoder_operator.standing import Standing
 from encoder_operator.verdict import Judgement, Result, Scope, Verdict
 
 _CORDONABLE = (vocabulary.TOKEN_MISMATCH, vocabulary.LAYOUT_ERROR)
-_MOST_SIZES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonPlan:
-    """What to do now, at most one action for each replica, and the time (Unix seconds) of the next attempt.
+    """What to do now, at most one action for each replica, and the time (Unix seconds) of the next attempt or of
+    the next look for an answer.
 
     `withheld` is what would be done if mode Observe did not forbid it; `blocked` is what keeps a replica at
     fault from being cordoned or evicted; `end` is what the end of a ladder asks of the standing decisions."""
@@ -47,20 +50,23 @@ def cordon(pool: EncoderPool, standing: Standing, observation: Observation, judg
     """What a person wants done, the next rung for each cordoned replica, and one more cordon where there is need."""
     if pool.spec.management is Management.PAUSED:
         return CordonPlan(actions=(), withheld=(), blocked=None, end=None, next_look_at=None)
-    asked = {each.name: by_hand(each, observation.at) for each in observation.replicas}
-    others = [each for each in observation.replicas if asked[each.name] is None and each.hand_cordon is None]
+    said = {each.name: by_hand(each, observation.at) for each in observation.replicas}
+    others = [each for each in observation.replicas if said[each.name] is None and each.hand_cordon is None]
     at_fault, blocked = _at_fault(pool, observation, judgement, others)
     rungs = tuple(_rungs(pool, standing, observation, others))
     ends = [each for each in rungs if isinstance(each, Evict)]
     evictions, end = evict_one(pool, standing, ends)
-    own = (*(each for each in rungs if each not in ends), *at_fault, *evictions)
+    questions = _questions(observation, judgement, others)
+    own = (*(each for each in rungs if each not in ends), *at_fault, *questions, *evictions)
     acts = pool.spec.quarantine.mode is not Mode.OBSERVE
+    actions = tuple(each for each in said.values() if each is not None) + (own if acts else ())
+    looks = (_next_attempt(observation), next_look_at(observation, judgement, actions))
     return CordonPlan(
-        actions=tuple(each for each in asked.values() if each is not None) + (own if acts else ()),
+        actions=actions,
         withheld=() if acts else own,
         blocked=blocked or _eviction_blocked(observation),
         end=end if acts else None,
-        next_look_at=_next_look(observation),
+        next_look_at=min((each for each in looks if each is not None), default=None),
     )
 
 
@@ -101,13 +107,25 @@ def _at_fault(
     return (Cordon(replica=chosen, record=record),), allowed.blocked
 
 
+def _questions(observation: Observation, judgement: Judgement, replicas: list[Replica]) -> tuple[AskPeer, ...]:
+    verdicts = {each.subject: each for each in judgement.replicas}
+    return ask(observation, [each for each in replicas if _may_be_cordoned(each)], verdicts, replicas)
+
+
 def _is_to_be_cordoned(replica: Replica, verdict: Verdict | None) -> bool:
     return (
         verdict is not None
         and verdict.result is Result.BAD
         and verdict.scope is Scope.REPLICA
         and verdict.reason in _CORDONABLE
-        and replica.serving
+        and verdict.awaits is None
+        and _may_be_cordoned(replica)
+    )
+
+
+def _may_be_cordoned(replica: Replica) -> bool:
+    return (
+        replica.serving
         and replica.skip is None
         and not is_cordoned_elsewhere(replica)
         and replica.identity is not None
@@ -135,15 +153,11 @@ def _record(pool: EncoderPool, replica: Replica, identity: Identity, verdict: Ve
         attempt_boot_id=identity.boot_id,
         next_attempt_at=None,
         eviction_blocked=None,
-        sizes=_failed_sizes(identity),
+        sizes=failed_sizes(identity),
     )
 
 
-def _failed_sizes(identity: Identity) -> tuple[Size, ...]:
-    return tuple(dict.fromkeys(each.size for each in identity.recent_violations))[:_MOST_SIZES]
-
-
-def _next_look(observation: Observation) -> float | None:
+def _next_attempt(observation: Observation) -> float | None:
     times = [
         each.cordon.next_attempt_at
         for each in observation.replicas

@@ -62,6 +62,7 @@ def judge(pool: EncoderPool, standing: Standing, observation: Observation) -> Ju
             revision=revision,
             expected=expected[revision],
             replicas=tuple(each for each in observation.replicas if each.revision == revision),
+            at=observation.at,
         )
         own = {each.name: _judge_replica(case, each) for each in case.replicas}
         found = attribute(case, own)
@@ -167,8 +168,9 @@ def _probe_failed(question: _Question) -> Verdict | None:
     identity = question.replica.identity
     if identity is None or identity.probe is None or identity.probe.result is not ProbeResult.FAILED:
         return None
-    if identity.probe.order_id is not None and identity.state in (vocabulary.STATE_READY, vocabulary.STATE_CORDONED):
-        # Sizes that the operator named failed, and a person's label lets it serve all the same: traffic judges it.
+    if identity.probe.order_id is not None and identity.reason != vocabulary.PROBE_FAILED:
+        # Sizes that the operator named failed, on a replica asked about another or that a person let serve all the
+        # same: its golden probe passed, and traffic judges it.
         return None
     failed = next((each for each in identity.probe.items if each.result != "ok"), None)
     message = item_words(failed) if failed else identity.message
@@ -187,8 +189,7 @@ def _not_measured(question: _Question) -> Verdict | None:
     identity = question.replica.identity
     if identity is None:
         return None
-    running = identity.probe is None or identity.probe.result is ProbeResult.RUNNING
-    if identity.fingerprint is not None and not running:
+    if identity.fingerprint is not None and identity.is_measured:
         return None
     reason = vocabulary.LEARNING if question.learns else vocabulary.NO_EVIDENCE
     if identity.state == vocabulary.STATE_FAILED:

@@ -72,6 +72,12 @@ class Identity:
     probe_done: DoneOrder | None
     recent_violations: tuple[ItemReport, ...]
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether its golden probe has ended: while one that was ordered runs, what is known of it stands."""
+        probe = self.probe
+        return probe is not None and (probe.result is not ProbeResult.RUNNING or probe.order_id is not None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
@@ -135,6 +141,18 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A probe order that asks a replica about another one: to probe sizes at which that one fails. `about` names
+    the other's boot and how often it was cordoned before, `asked_at` is in Unix seconds."""
+
+    id: str
+    boot_id: str
+    about: str
+    asked_at: float
+    sizes: tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
     """What keeps a replica's container from running; `lasting` where it will not go by itself."""
 
@@ -147,6 +165,7 @@ class Replica:
     """One pod of the pool that is not terminating. `identity` is None when it could not be read or was not
     confirmed; `counts` is None when unknown. `address` is the pod's IP, None until it has one.
     `unschedulable` is what the scheduler says of a pod that it cannot place, None where it could.
+    `question` is the probe order where that asks about another replica.
     `expected_digest` is the annotation that makes the kubelet refresh the mounted expectation. `hand_cordon`,
     `hand_release` and `skip` are a person's annotations, each with why; None where there is none."""
 
@@ -163,6 +182,7 @@ class Replica:
     unschedulable: str | None
     cordon: CordonRecord | None
     probe_order: Order | None
+    question: Question | None
     restart_order: Order | None
     expected_digest: str | None
     hand_cordon: str | None

@@ -7,14 +7,18 @@ tests/contract/orders.json. Must never: decide, or raise on what a person wrote 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from encoder_operator import vocabulary
-from encoder_operator.observation import CordonRecord, CordonState, Order, Size
+from encoder_operator.observation import CordonRecord, CordonState, Order, Question, Size
 from encoder_operator.timestamps import to_seconds, to_text
 
 _MOST_TIMES = 2**31 - 1
+# What a server takes as an order's id is bounded, and another's boot id is that one's own to say.
+_LONGEST_BOOT = 64
+_QUESTION_ID = re.compile(r"(opinion-.*-[0-9]{1,10})-([0-9]{1,10})", re.DOTALL)
 
 
 def parse_order(text: str | None) -> Order | None:
@@ -25,6 +29,31 @@ def parse_order(text: str | None) -> Order | None:
             return Order(id=order_id, boot_id=boot_id)
         case _:
             return None
+
+
+def parse_question(text: str | None) -> Question | None:
+    """The question in a probe order's annotation; None where the order, or what stands there, asks about nobody."""
+    value = _object(text)
+    match = _QUESTION_ID.fullmatch(str(value.get("id")))
+    try:
+        sizes = _parse_sizes(value["sizes"])
+        boot_id = value["bootId"]
+    except (KeyError, OverflowError, TypeError, ValueError):
+        return None
+    if match is None or not sizes or not isinstance(boot_id, str):
+        return None
+    return Question(id=match[0], boot_id=boot_id, about=match[1], asked_at=float(match[2]), sizes=sizes)
+
+
+def about(boot_id: str, times: int) -> str:
+    """What all questions about this boot begin with, once it was cordoned so many times."""
+    return f"opinion-{boot_id[:_LONGEST_BOOT]}-{times}"
+
+
+def question(subject: str, boot_id: str, sizes: tuple[Size, ...], now: float) -> Question:
+    """The question about `subject` for the boot of a peer, asked now: a boot never does one id twice."""
+    asked_at = int(now)
+    return Question(id=f"{subject}-{asked_at}", boot_id=boot_id, about=subject, asked_at=float(asked_at), sizes=sizes)
 
 
 def parse_record(text: str | None) -> CordonRecord | None:
@@ -91,10 +120,13 @@ def _record(value: Mapping[str, Any]) -> CordonRecord:
         attempt_boot_id=None if value["attemptBootId"] is None else str(value["attemptBootId"]),
         next_attempt_at=_optional_seconds(value["nextAttemptAt"]),
         eviction_blocked=None if value.get("evictionBlocked") is None else str(value["evictionBlocked"]),
-        sizes=tuple(
-            Size(modality=str(each["modality"]), width=int(each["width"]), height=int(each["height"]))
-            for each in value["sizes"]
-        ),
+        sizes=_parse_sizes(value["sizes"]),
+    )
+
+
+def _parse_sizes(value: Sequence[Mapping[str, Any]]) -> tuple[Size, ...]:
+    return tuple(
+        Size(modality=str(each["modality"]), width=int(each["width"]), height=int(each["height"])) for each in value
     )
 
 

@@ -9,21 +9,20 @@ between two passes; everything is read anew, so that it may stop after any line 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from encoder_operator import names
+from encoder_operator import logbook, names
 from encoder_operator.act import act, refresh
-from encoder_operator.actions import Action, Cordon, Dismiss, Evict, OrderProbe, OrderRestart, Postpone, Release
+from encoder_operator.announcements import announcements, since_of
 from encoder_operator.apply import apply, is_owned
 from encoder_operator.cluster import Cluster
 from encoder_operator.cordon import cordon
 from encoder_operator.errors import ClusterError, OperatorError
-from encoder_operator.events import Recorder, announcements, since_of
+from encoder_operator.events import Recorder
 from encoder_operator.judge import judge
 from encoder_operator.metrics import Metrics
-from encoder_operator.observation import Observation
 from encoder_operator.observe import Sources, observe
 from encoder_operator.plan import plan
 from encoder_operator.recall import Children, recall
@@ -33,20 +32,10 @@ from encoder_operator.spec import EncoderPool, Management, parse
 from encoder_operator.standing import Standing
 from encoder_operator.status import refused, status
 from encoder_operator.telling import to_be_told
-from encoder_operator.verdict import Judgement
 
 _log = logging.getLogger(__name__)
 
 JsonObject = dict[str, Any]
-
-_DONE: dict[type[Action], str] = {
-    Cordon: "cordoned",
-    Release: "released",
-    OrderRestart: "ordered a restart of",
-    OrderProbe: "ordered a probe of",
-    Postpone: "an attempt to repair failed, another will follow, for",
-    Evict: "evicted",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +87,7 @@ async def _reconcile(pool: EncoderPool, world: World) -> float:
     told = status(pool, advanced, observation, judgement, decided)
     if told != pool.status:
         await world.cluster.patch_pool_status(pool.namespace, pool.name, told)
-    _count(pool, observation, done, world.metrics)
-    _log_decisions(pool, judgement, done)
+    logbook.write(pool, observation, judgement, done, world.metrics)
     news = announcements(standing, advanced, observation, judgement, done, decided, since_of(told))
     await world.recorder.post(pool, news, now)
     return _next_look(pool, standing, advanced, decided.next_look_at, now)
@@ -145,31 +133,3 @@ def _next_look(
 
 def _decided(standing: Standing) -> set[tuple[object, ...]]:
     return {(each.hash, each.role, each.expected, each.replaced, each.scale) for each in standing.revisions}
-
-
-def _count(pool: EncoderPool, observation: Observation, done: Sequence[Action], metrics: Metrics) -> None:
-    metrics.cordoned.labels(pool.namespace, pool.name).set(sum(not each.serving for each in observation.replicas))
-    if observation.evidence_problem is not None:
-        metrics.evidence_problems.inc()
-    for action in done:
-        match action:
-            case Cordon():
-                metrics.cordons.labels(action.record.reason).inc()
-            case Release():
-                metrics.releases.labels(action.record.reason).inc()
-            case Evict():
-                metrics.evictions.inc()
-            case _:
-                pass
-
-
-def _log_decisions(pool: EncoderPool, judgement: Judgement, done: Sequence[Action]) -> None:
-    where = {"namespace": pool.namespace, "pool": pool.name}
-    found = judgement.pool
-    _log.debug("%s: %s", found.reason, found.message, extra={**where, "reason": found.reason})
-    for action in done:
-        if isinstance(action, Dismiss):
-            continue
-        record = action.record
-        details = {**where, "reason": record.reason, "pod": action.replica.name, "attempt": record.attempt}
-        _log.info("%s %s: %s", _DONE[type(action)], action.replica.name, record.message, extra=details)

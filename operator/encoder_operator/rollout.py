@@ -61,7 +61,8 @@ def _has_served(standing: Standing, revision: Revision) -> bool:
 
 
 def _is_complete(pool: EncoderPool, target: Revision, observation: Observation, verdict: Verdict | None) -> bool:
-    if _is_bad(verdict):
+    if _is_bad(verdict) or (verdict is not None and verdict.awaits is not None):
+        # What a peer is about to say of one replica may be the revision's fault.
         return False
     workload = next((each for each in observation.workloads if each.revision == target.hash), None)
     return workload is not None and workload.desired == pool.spec.replicas and workload.ready >= workload.desired

@@ -12,6 +12,7 @@ from encoder_operator import vocabulary
 from encoder_operator.observation import Counts, ItemReport, Replica
 from encoder_operator.spec import IntegritySpec
 from encoder_operator.verdict import Result
+from encoder_operator.wording import count_words, size_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,4 @@ def _example(replica: Replica) -> str:
     violations: tuple[ItemReport, ...] = replica.identity.recent_violations if replica.identity else ()
     if not violations:
         return ""
-    newest = violations[0]
-    produced = "nothing" if newest.produced is None else str(newest.produced)
-    size = f"{newest.size.modality} {newest.size.width}x{newest.size.height}"
-    return f" ({size}: promised {newest.promised}, produced {produced})"
+    return f" ({size_words(violations[0].size)}: {count_words(violations[0])})"

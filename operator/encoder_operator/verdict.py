@@ -34,8 +34,21 @@ class Matter(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """A peer's opinion, which alone is missing to blame a replica: `peers` (pods' names) may be asked next, the
+    first one first; `begun` where one was asked before, `open` while one may still answer. `reason` is what the
+    replica would be blamed for."""
+
+    reason: str
+    peers: tuple[str, ...]
+    begun: bool
+    open: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """One judgement: of a pod (`subject` is its name), a revision (its hash) or the pool (its name)."""
+    """One judgement: of a pod (`subject` is its name), a revision (its hash) or the pool (its name). Nobody is
+    cordoned by one that `awaits` an opinion."""
 
     subject: str
     matter: Matter
@@ -43,6 +56,7 @@ class Verdict:
     result: Result
     reason: str
     message: str
+    awaits: Awaited | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,12 @@
 """Wording: what a replica said of itself, in the words that a pool's user reads.
 
-Place: used by judge's rules; pure. Must never: judge, or leave out what was measured.
+Place: used by judge's rules, attribution and events; pure. Must never: judge, or leave out what was measured.
 """
 
 from __future__ import annotations
 
 from encoder_operator import vocabulary
-from encoder_operator.observation import CordonRecord, CordonState, Identity, ItemReport, Replica
+from encoder_operator.observation import CordonRecord, CordonState, Identity, ItemReport, Replica, Size
 
 
 def counted(number: int, noun: str) -> str:
@@ -16,9 +16,17 @@ def counted(number: int, noun: str) -> str:
 
 def item_words(item: ItemReport) -> str:
     """One item in words, as a user reads it: which, how large, what was promised and what was produced."""
-    size = f"{item.size.modality} {item.size.width}x{item.size.height}"
-    produced = "nothing" if item.produced is None else str(item.produced)
-    return f"item {item.index} ({size}) promised {item.promised}, produced {produced}"
+    return f"item {item.index} ({size_words(item.size)}) {count_words(item)}"
+
+
+def size_words(size: Size) -> str:
+    """A size in words."""
+    return f"{size.modality} {size.width}x{size.height}"
+
+
+def count_words(item: ItemReport) -> str:
+    """What was promised of an item, and what was produced."""
+    return f"promised {item.promised}, produced {'nothing' if item.produced is None else item.produced}"
 
 
 def state_words(identity: Identity) -> str:

@@ -33,6 +33,16 @@ def test_a_probe_order_is_written_as_agreed() -> None:
     assert orders.parse_order(written) == Order(id=value["id"], boot_id=value["bootId"])
 
 
+def test_a_question_is_a_probe_order_that_names_whom_it_is_about_and_when_it_was_asked() -> None:
+    value = ORDERS["question"]["value"]
+    asked = orders.parse_question(json.dumps(value))
+    assert asked is not None
+    assert asked.about == orders.about("f4c1c8f2d6a84b0e8b9a5d7c3e2f1a00", 0)
+    assert asked == orders.question(asked.about, value["bootId"], asked.sizes, asked.asked_at + 0.5)
+    assert json.loads(orders.render_probe(Order(id=asked.id, boot_id=asked.boot_id), asked.sizes)) == value
+    assert orders.parse_question(json.dumps(ORDERS["probe"]["value"])) is None
+
+
 def test_a_restart_order_is_written_as_agreed() -> None:
     value = ORDERS["restart"]["value"]
     order = Order(id=value["id"], boot_id=value["bootId"])

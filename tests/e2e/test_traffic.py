@@ -88,10 +88,11 @@ def test_the_mismatches_are_counted_in_prometheus(ground: Ground, story: Story) 
     assert prometheus.value(f"max_over_time({peers}[5m])") == 0
 
 
-def test_the_verdict_came_within_two_evaluations_of_enough_evidence(ground: Ground, story: Story) -> None:
+def test_the_cordon_came_within_three_evaluations_of_enough_evidence(ground: Ground, story: Story) -> None:
     since = moment(cordon_record(current(ground, story.victim))["since"])
     enough = first_window_with_enough(ground, story)
-    assert since - enough <= 2 * EVALUATION_SECONDS, f"enough evidence stood {since - enough:.1f} s before the cordon"
+    # One of them is for a peer's probe of the sizes that failed.
+    assert since - enough <= 3 * EVALUATION_SECONDS, f"enough evidence stood {since - enough:.1f} s before the cordon"
 
 
 def test_while_the_cause_stays_the_failed_sizes_fail_the_probe_and_it_stays_cordoned(

@@ -144,6 +144,20 @@ async def test_an_ordered_probe_runs_on_a_cordoned_replica_and_is_reported(
     await until(lambda: _probe_is(server, {"id": "probe-2-2", "result": "passed"}))
 
 
+async def test_a_serving_replica_answers_what_it_is_asked_and_serves_on(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(sizes={"640x480": "short"})
+    server = await start()
+    boot = (await server.identity())["bootId"]
+    question = ORDERS["question"]["value"] | {"bootId": boot}
+    server.pod.write({"encoderpool.io/serving": "true"}, {ORDERS["question"]["annotation"]: question})
+    await until(lambda: _probe_is(server, {"id": question["id"], "result": "failed"}))
+    identity = await server.identity()
+    assert (identity["state"], identity["reason"]) == ("READY", "AsExpected")
+    failed = [item for item in identity["probe"]["items"] if item["result"] != "ok"]
+    assert [(item["width"], item["height"], item["result"]) for item in failed] == [(640, 480, "count")]
+    assert (await server.get("/readyz")).status == 200
+
+
 async def _probe_is(server: Server, wanted: dict[str, str]) -> bool:
     return bool((await server.identity())["orders"]["probe"] == wanted)
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder_operator import vocabulary
-from encoder_operator.actions import Action, Cordon, Dismiss, OrderProbe, OrderRestart, Release
+from encoder_operator.act import patch_of
+from encoder_operator.actions import Action, AskPeer, Cordon, Dismiss, OrderProbe, OrderRestart, Release
 from encoder_operator.cordon import cordon
 from encoder_operator.hand import is_cordoned_by_hand
 from encoder_operator.judge import judge
@@ -22,7 +23,14 @@ from encoder_operator.observation import (
     ProbeResult,
     Replica,
 )
-from encoder_operator.orders import parse_order, parse_record, render_probe, render_record, render_restart
+from encoder_operator.orders import (
+    parse_order,
+    parse_question,
+    parse_record,
+    render_probe,
+    render_record,
+    render_restart,
+)
 from encoder_operator.spec import EncoderPool, Mode
 from encoder_operator.standing import Standing
 from encoder_operator.status import status
@@ -32,7 +40,7 @@ from tests.support.replicas import (
     NOW,
     with_status,
 )
-from tests.support.worlds import POOLS, STANDINGS, worlds
+from tests.support.worlds import HEARINGS, POOLS, STANDINGS, worlds
 
 RANK = {Result.GOOD: 0, Result.UNKNOWN: 1, Result.BAD: 2}
 
@@ -41,7 +49,7 @@ def verdict_of(judgement: Judgement, name: str) -> Verdict:
     return next(each for each in judgement.replicas if each.subject == name)
 
 
-@given(POOLS, STANDINGS, worlds())
+@given(POOLS, STANDINGS, st.one_of(worlds(), HEARINGS))
 def test_every_replica_gets_one_verdict_with_a_known_reason(
     pool: EncoderPool, stands: Standing, world: Observation
 ) -> None:
@@ -51,7 +59,7 @@ def test_every_replica_gets_one_verdict_with_a_known_reason(
     assert all(each.reason in vocabulary.REASONS for each in (*found.replicas, *found.revisions, found.pool))
 
 
-@given(POOLS, STANDINGS, worlds(), st.randoms(use_true_random=False))
+@given(POOLS, STANDINGS, st.one_of(worlds(), HEARINGS), st.randoms(use_true_random=False))
 def test_the_order_of_replicas_decides_nothing(
     pool: EncoderPool, stands: Standing, world: Observation, order: random.Random
 ) -> None:
@@ -66,7 +74,7 @@ def _told(judgement: Judgement) -> list[tuple[str, str, str]]:
     return [(each.subject, each.result.value, each.reason) for each in (*verdicts, judgement.pool)]
 
 
-@given(POOLS, STANDINGS, worlds(), st.data())
+@given(POOLS, STANDINGS, st.one_of(worlds(), HEARINGS), st.data())
 def test_a_failing_signal_never_improves_a_verdict(
     pool: EncoderPool, stands: Standing, world: Observation, data: st.DataObject
 ) -> None:
@@ -115,6 +123,7 @@ def test_only_a_serving_ready_replica_that_is_itself_at_fault_is_cordoned(
 def test_another_ones_cordon_is_never_acted_on(pool: EncoderPool, stands: Standing, world: Observation) -> None:
     for action in cordon(pool, stands, world, judge(pool, stands, world)).actions:
         replica, record = action.replica, action.replica.cordon
+        assert replica.serving or not isinstance(action, AskPeer)
         if not replica.serving and not isinstance(action, Dismiss):
             assert record is not None
             assert record.state is CordonState.CORDONED
@@ -144,6 +153,9 @@ def _after(action: Action) -> Replica:
     """The pod as it is read after the action's patch, through the annotations' text."""
     if isinstance(action, Dismiss):
         return replace(action.replica, hand_release=None)
+    if isinstance(action, AskPeer):
+        text = patch_of(action).annotations[vocabulary.ANNOTATION_ORDER_PROBE]
+        return replace(action.replica, probe_order=parse_order(text), question=parse_question(text))
     record = parse_record(render_record(action.record))
     replica = replace(action.replica, cordon=record)
     match action:
@@ -152,14 +164,15 @@ def _after(action: Action) -> Replica:
         case OrderRestart():
             return replace(replica, restart_order=parse_order(render_restart(action.order)))
         case OrderProbe():
-            return replace(replica, probe_order=parse_order(render_probe(action.order, action.record.sizes)))
+            order = parse_order(render_probe(action.order, action.record.sizes))
+            return replace(replica, probe_order=order, question=None)
         case Release():
             return replace(replica, serving=True, counts=None, hand_release=None)
         case _:
             return replica
 
 
-@given(POOLS, STANDINGS, worlds())
+@given(POOLS, STANDINGS, st.one_of(worlds(), HEARINGS))
 def test_no_action_is_taken_twice_in_one_world(pool: EncoderPool, stands: Standing, world: Observation) -> None:
     seen: set[str] = set()
     for _ in range(4):
@@ -173,8 +186,13 @@ def test_no_action_is_taken_twice_in_one_world(pool: EncoderPool, stands: Standi
 
 
 def _name(action: Action) -> str:
-    record = None if isinstance(action, Dismiss) else action.record
-    numbers = f"{record.by} {record.times} {record.attempt}" if record else ""
+    match action:
+        case Dismiss():
+            numbers = ""
+        case AskPeer():
+            numbers = action.question.id
+        case _:
+            numbers = f"{action.record.by} {action.record.times} {action.record.attempt}"
     return f"{type(action).__name__} {action.replica.name} {numbers}"
 
 

@@ -57,7 +57,11 @@ def end(world: MemoryWorld) -> dict[str, Any]:
     for name, pod in sorted(world.pod_objects.items()):
         record = json.loads(pod["metadata"]["annotations"].get(vocabulary.ANNOTATION_CORDON, "{}"))
         counted = {key: record.get(key) for key in ("by", "state", "reason", "times", "inARow", "attempt")}
-        pods[name] = (pod["metadata"]["uid"], serves(pod), counted, world.servers[name].obeyed)
+        # The name of a question ends with the time at which it was asked.
+        obeyed = [
+            each.rpartition("-")[0] if each.startswith("opinion-") else each for each in world.servers[name].obeyed
+        ]
+        pods[name] = (pod["metadata"]["uid"], serves(pod), counted, obeyed)
     return {
         "pods": pods,
         "revisions": [

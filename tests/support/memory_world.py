@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Any
 
 from encoder_operator import names, vocabulary
@@ -16,7 +17,7 @@ from encoder_operator.errors import ConflictError, EvictionBlockedError
 from encoder_operator.events import Recorder
 from encoder_operator.evidence import EvidenceError
 from encoder_operator.metrics import Metrics
-from encoder_operator.observation import DoneOrder, Identity, ItemReport, ProbeReport, ProbeResult, Replica
+from encoder_operator.observation import DoneOrder, Identity, ItemReport, ProbeReport, ProbeResult, Replica, Size
 from encoder_operator.observe import Sources
 from encoder_operator.reconcile import World, reconcile
 from encoder_operator.timestamps import to_text
@@ -25,9 +26,21 @@ from tests.support.memory_cluster import MemoryChildren, as_served
 from tests.support.pool_objects import pool_object
 from tests.support.replicas import FAILED, FINGERPRINT, LARGE, NOW, PASSED, an_identity, an_item, signature
 
+GOLDEN = an_item(size=Size(modality="image", width=56, height=56))
+
 
 class Killed(BaseException):
     """The operator's process is gone."""
+
+
+class Probing(Enum):
+    """What becomes of an ordered probe."""
+
+    ANSWERS = "it ends and is told"
+    UNHEARD = "the order never arrives"
+    ENDLESS = "it runs on"
+    ENGINE_LOST = "no engine lives to tell"
+    DIES = "the process dies of it"
 
 
 @dataclass(slots=True)
@@ -37,11 +50,15 @@ class Server:
     uid: str
     boots: int = 1
     fault: bool = False
+    size: Size = LARGE
     fingerprint: str = FINGERPRINT
     probe_passes: bool = True
     answers: bool = True
-    done: DoneOrder | None = None
+    probing: Probing = Probing.ANSWERS
+    heard: bool = True
+    report: ProbeReport | None = None
     obeyed: list[str] = field(default_factory=list)
+    _taken: set[str] = field(default_factory=set)
 
     @property
     def boot_id(self) -> str:
@@ -50,7 +67,8 @@ class Server:
     def boot(self) -> None:
         """A new process in the same pod."""
         self.boots += 1
-        self.done = None
+        self.report = None
+        self._taken.clear()
 
     def obey(self, annotations: Mapping[str, str]) -> None:
         """Do what the orders for this boot say."""
@@ -60,17 +78,38 @@ class Server:
             self.boot()
             return
         probe = json.loads(annotations.get(vocabulary.ANNOTATION_ORDER_PROBE, "{}"))
-        if probe.get("bootId") == self.boot_id and (self.done is None or self.done.id != probe["id"]):
-            self.obeyed.append(probe["id"])
-            failed = self.fault and probe["sizes"] != []
-            self.done = DoneOrder(id=probe["id"], result=ProbeResult.FAILED if failed else ProbeResult.PASSED)
+        unheard = self.probing is Probing.UNHEARD or probe.get("bootId") != self.boot_id
+        if unheard or probe["id"] in self._taken:
+            return
+        self._taken.add(probe["id"])
+        self.obeyed.append(probe["id"])
+        if self.probing is Probing.DIES:
+            self.boot()
+            return
+        self.report = self._probed(probe["id"], [Size(**each) for each in probe["sizes"]])
+
+    def _probed(self, order_id: str, sizes: Sequence[Size]) -> ProbeReport:
+        """The golden items decide whether it is admitted; what was named fails where the fault is in its size."""
+        items = [GOLDEN]
+        for index, size in enumerate(sizes, start=1):
+            failed = self.fault and size == self.size
+            items.append(an_item(index, size=size, result="count" if failed else "ok", produced=9 if failed else 16))
+        result = ProbeResult.FAILED if any(each.result != "ok" for each in items) else ProbeResult.PASSED
+        match self.probing:
+            case Probing.ENDLESS:
+                items, result = [], ProbeResult.RUNNING
+            case Probing.ENGINE_LOST:
+                items, result = [], ProbeResult.FAILED
+            case _:
+                pass
+        return ProbeReport(result=result, order_id=order_id, items=tuple(items))
 
     def identity(self, serving: bool, expected: Mapping[str, Any]) -> Identity:
         """What it says of itself."""
-        report = PASSED if self.probe_passes else FAILED
-        if self.done is not None:
-            report = ProbeReport(result=self.done.result, order_id=self.done.id, items=(an_item(),))
-        violations: tuple[ItemReport, ...] = (an_item(size=LARGE, result="count"),) if self.fault else ()
+        report = self.report or (PASSED if self.probe_passes else FAILED)
+        done = None if report.order_id is None else DoneOrder(id=report.order_id, result=report.result)
+        violation = an_item(size=self.size, result="count", produced=9)
+        violations: tuple[ItemReport, ...] = (violation,) if self.fault else ()
         state, reason = self._state(serving, expected)
         return an_identity(
             pod_uid=self.uid,
@@ -80,7 +119,7 @@ class Server:
             fingerprint=self.fingerprint,
             signature=signature(),
             probe=report,
-            probe_done=self.done,
+            probe_done=done,
             recent_violations=violations,
         )
 
@@ -296,7 +335,7 @@ class MemoryWorld(MemoryChildren):
                     self.mounted[each.name],
                 ),
             )
-            if self.servers[each.name].answers
+            if self.servers[each.name].answers and self.servers[each.name].heard
             else each
             for each in replicas
         )

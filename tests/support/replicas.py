@@ -23,6 +23,8 @@ from encoder_operator.observation import (
     Size,
     Workload,
 )
+from encoder_operator.opinion import failed_sizes, subject_of
+from encoder_operator.orders import question
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Expected, Revision, Role, Standing
 from tests.support.pool_objects import a_pool
@@ -112,6 +114,7 @@ def a_replica(name: str = "a", **fields: Any) -> Replica:
         unschedulable=None,
         cordon=None,
         probe_order=None,
+        question=None,
         restart_order=None,
         expected_digest=None,
         hand_cordon=None,
@@ -147,6 +150,35 @@ def cordoned(name: str = "a", *, record: CordonRecord | None = None, **fields: A
     """A replica that the operator has cordoned."""
     identity = fields.pop("identity", an_identity(state=vocabulary.STATE_CORDONED, reason="Cordoned"))
     return a_replica(name, serving=False, ready=False, cordon=record or a_record(), identity=identity, **fields)
+
+
+def suspect(name: str = "a", *sizes: Size, **fields: Any) -> Replica:
+    """A replica that mismatches in traffic, and tells the sizes at which it does (LARGE, where none is named)."""
+    failed = tuple(an_item(size=size, result="count", produced=9) for size in sizes or (LARGE,))
+    identity = an_identity(boot_id=f"boot-of-{name}", recent_violations=failed)
+    return a_replica(name, **({"identity": identity, "counts": counted(80, bad=40)} | fields))
+
+
+def asked(peer: Replica, about: Replica, *, since: float = 2.0, **fields: Any) -> Replica:
+    """The peer, asked so many seconds ago about a suspect; it has not answered."""
+    subject, identity = subject_of(about), peer.identity
+    assert subject is not None
+    assert identity is not None
+    made = question(subject, identity.boot_id, failed_sizes(about.identity), NOW - since)
+    return replace(peer, question=replace(made, **fields))
+
+
+def answered(peer: Replica, result: ProbeResult, *failing: Size, **fields: Any) -> Replica:
+    """The peer, with its answer to what it is asked: it fails at these sizes of the question."""
+    asks, identity = peer.question, peer.identity
+    assert asks is not None
+    assert identity is not None
+    items = tuple(
+        an_item(index, size=size, result="count" if size in failing else "ok", produced=9 if size in failing else 16)
+        for index, size in enumerate(asks.sizes, start=5)
+    )
+    made = ProbeReport(result=result, order_id=asks.id, items=() if result is ProbeResult.RUNNING else items)
+    return replace(peer, identity=replace(identity, probe=replace(made, **fields)))
 
 
 def observed(replicas: Sequence[Replica], *, at: float = NOW, problem: str | None = None) -> Observation:

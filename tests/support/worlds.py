@@ -19,11 +19,13 @@ from encoder_operator.observation import (
     ProbeResult,
     Replica,
 )
+from encoder_operator.orders import about, question
 from encoder_operator.spec import Management
 from tests.support.replicas import (
     EXPECTED,
     FAILED,
     FINGERPRINT,
+    LARGE,
     NOW,
     OTHER_FINGERPRINT,
     PASSED,
@@ -41,15 +43,25 @@ from tests.support.replicas import (
 )
 
 BOOTS = st.sampled_from(["boot-1", "boot-2"])
+VIOLATIONS = (an_item(result="count", produced=9),)
 WHY = st.sampled_from([None, None, None, "a person says so"])
 PROBE_IDS = st.sampled_from(["probe-1-1", "probe-1-2", "probe-2-1"])
+QUESTIONS = st.builds(
+    lambda boot, times, since, asked_of: replace(
+        question(about(boot, times), asked_of, (LARGE,), NOW - since), boot_id=asked_of
+    ),
+    BOOTS,
+    st.integers(0, 2),
+    st.sampled_from([0.0, 5.0, 31.0, 1000.0]),
+    BOOTS,
+)
 
 
 def probes() -> st.SearchStrategy[ProbeReport | None]:
     ordered = st.builds(
         lambda result, order_id: ProbeReport(result=result, order_id=order_id, items=(an_item(),)),
         st.sampled_from(ProbeResult),
-        PROBE_IDS,
+        st.one_of(PROBE_IDS, QUESTIONS.map(lambda each: each.id)),
     )
     return st.one_of(st.none(), st.just(PASSED), st.just(FAILED), ordered)
 
@@ -63,6 +75,7 @@ def identities() -> st.SearchStrategy[Identity]:
         signature=st.sampled_from([None, signature(), signature(times=2.0)]),
         probe=probes(),
         probe_done=st.one_of(st.none(), st.builds(DoneOrder, id=PROBE_IDS, result=st.sampled_from(ProbeResult))),
+        recent_violations=st.sampled_from([(), VIOLATIONS]),
     )
 
 
@@ -105,6 +118,7 @@ def replicas() -> st.SearchStrategy[Replica]:
         hand_release=WHY,
         skip=WHY,
         probe_order=st.one_of(st.none(), st.builds(Order, id=PROBE_IDS, boot_id=BOOTS)),
+        question=st.one_of(st.none(), QUESTIONS),
         restart_order=st.one_of(
             st.none(), st.builds(Order, id=st.sampled_from(["restart-1-1", "restart-1-2"]), boot_id=BOOTS)
         ),
@@ -113,6 +127,55 @@ def replicas() -> st.SearchStrategy[Replica]:
 
 def _named(found: list[Replica]) -> Observation:
     return observed([replace(each, name=f"r{index}", uid=f"uid-{index}") for index, each in enumerate(found)])
+
+
+def told_apart(world: Observation) -> Observation:
+    """The same world, in which no boot of one replica has the id of another's."""
+
+    def own(replica: Replica) -> Replica:
+        if replica.identity is None:
+            return replica
+        return replace(replica, identity=replace(replica.identity, boot_id=f"{replica.name}-boot"))
+
+    return replace(world, replicas=tuple(map(own, world.replicas)))
+
+
+def hearings(draw: st.DrawFn) -> Observation:
+    """Worlds in which replicas mismatch, and others were asked about them: in all stages of asking."""
+    found = list(told_apart(draw(fleets())).replicas)
+    suspects = [each for each in found if each.identity is not None and each.serving and draw(st.booleans())]
+    for each in suspects:
+        assert each.identity is not None
+        index = found.index(each)
+        found[index] = replace(each, identity=replace(each.identity, recent_violations=VIOLATIONS))
+    for index, each in enumerate(found):
+        asks = draw(st.sampled_from([None, None, *(one for one in suspects if one.name != each.name)]))
+        if asks is not None and each.identity is not None and asks.identity is not None:
+            found[index] = draw(_asked(each, asks.identity.boot_id, asks.cordon.times if asks.cordon else 0))
+    return replace(observed(found), at=NOW)
+
+
+HEARINGS = st.composite(hearings)()
+
+
+def _asked(peer: Replica, boot: str, times: int) -> st.SearchStrategy[Replica]:
+    def made(since: float, answer: ProbeResult | None, failing: bool, items: bool, stays: bool) -> Replica:
+        assert peer.identity is not None
+        asks = question(about(boot, times), peer.identity.boot_id if stays else "gone", (LARGE,), NOW - since)
+        if answer is None:
+            return replace(peer, question=asks)
+        told = (an_item(5, result="count" if failing else "ok"),) if items else ()
+        report = ProbeReport(result=answer, order_id=asks.id, items=told)
+        return replace(peer, question=asks, identity=replace(peer.identity, probe=report))
+
+    return st.builds(
+        made,
+        st.sampled_from([0.0, 5.0, 31.0, 1000.0]),
+        st.sampled_from([None, *ProbeResult]),
+        st.booleans(),
+        st.booleans(),
+        st.sampled_from([True, True, False]),
+    )
 
 
 def worlds() -> st.SearchStrategy[Observation]:

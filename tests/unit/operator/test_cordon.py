@@ -22,10 +22,13 @@ from tests.support.replicas import (
     a_replica,
     an_identity,
     an_item,
+    answered,
+    asked,
     cordoned,
     counted,
     observed,
     standing,
+    suspect,
 )
 
 
@@ -56,9 +59,9 @@ PROBE = Order(id="probe-1-1", boot_id="boot-2")
 
 
 def test_a_mismatching_replica_is_cordoned_with_what_was_measured() -> None:
-    other = an_item(size=LARGE, result="count")
-    victim = a_replica(counts=counted(82, bad=38), identity=an_identity(recent_violations=(other, other)))
-    action = the_action(victim)
+    victim = suspect("a", LARGE, LARGE, counts=counted(82, bad=38))
+    peer = answered(asked(a_replica("b", counts=counted(100)), victim), ProbeResult.PASSED)
+    (action,) = decided(victim, peer)
     assert isinstance(action, Cordon)
     record = action.record
     assert (record.by, record.state, record.reason) == (
@@ -67,7 +70,7 @@ def test_a_mismatching_replica_is_cordoned_with_what_was_measured() -> None:
         "TokenMismatch",
     )
     assert record.message.startswith("38 of 120 checks failed")
-    assert (record.since, record.times, record.attempt, record.attempt_boot_id) == (NOW, 1, 1, "boot-1")
+    assert (record.since, record.times, record.attempt, record.attempt_boot_id) == (NOW, 1, 1, "boot-of-a")
     assert record.sizes == (LARGE,)
 
 

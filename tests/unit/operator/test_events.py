@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from encoder_operator.announcements import Announcement, Since, announcements
 from encoder_operator.cordon import CordonPlan
-from encoder_operator.events import Announcement, Recorder, Since, announcements, body_of
+from encoder_operator.events import Recorder, body_of
 from encoder_operator.observation import CordonRecord
 from encoder_operator.orders import parse_record, render_record
 from encoder_operator.standing import Standing

@@ -300,7 +300,8 @@ def test_a_mismatch_is_told_with_what_was_measured() -> None:
     victim = a_replica("a", counts=counted(82, bad=38), identity=an_identity(recent_violations=(violation,)))
     message = judged(victim, *serving_well("b", "c")).pool.message
     assert message == (
-        "a: 38 of 120 checks failed in 30 s (image 640x480: promised 16, produced nothing); 2 peers are good"
+        "a: 38 of 120 checks failed in 30 s (image 640x480: promised 16, produced nothing); 2 peers are good; "
+        "b has yet to probe the sizes that failed"
     )
 
 

@@ -27,10 +27,12 @@ from tests.support.replicas import (
     REVISION,
     a_replica,
     an_identity,
+    counted,
     held,
     observed,
     signature,
     standing,
+    suspect,
     with_identity_policy,
     with_status,
 )
@@ -252,6 +254,15 @@ def test_the_target_serves_alone_once_it_is_ready_in_full(
 def test_a_target_at_fault_is_not_promoted() -> None:
     replicas = [a_replica(name, ready=True, identity=an_identity(probe=FAILED)) for name in "abc"]
     assert roles(advanced(POOL, two_revisions(), replicas))[0] == (OLD_HASH, Role.CURRENT)
+
+
+def test_a_target_of_which_a_peer_has_yet_to_tell_is_not_promoted() -> None:
+    about, peer = suspect("a"), a_replica("b", counts=counted(120))
+    workload = Workload(revision=REVISION, desired=3, created=3, ready=3, message=None)
+    for replicas, promoted in (([about, peer], False), ([suspect("a", counts=None), peer], True)):
+        world = replace(observed(replicas), workloads=(workload,))
+        found = advance(POOL, two_revisions(), world, judge(POOL, two_revisions(), world))
+        assert ((REVISION, Role.CURRENT) in roles(found)) == promoted
 
 
 def kept_of(*found: tuple[str, str]) -> tuple[Kept, ...]:
