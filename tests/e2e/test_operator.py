@@ -1,4 +1,4 @@
-"""The operator without Prometheus: it scrapes for itself, and may be killed at any time."""
+"""The operator without Prometheus: it scrapes for itself, may be killed at any time, and outlives the API server."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ import pytest
 
 from tests.support import ground, kube, pictures
 from tests.support.fleet import Fleet
-from tests.support.pools import OPERATOR_NAMESPACE, cordon_record, install_chart, reason_is, service_address
+from tests.support.pools import (
+    EVALUATION_SECONDS,
+    OPERATOR_NAMESPACE,
+    cordon_record,
+    install_chart,
+    reason_is,
+    service_address,
+)
 from tests.support.router import Router
 from tests.support.truth import Truth
 from tests.support.waiting import until
 
 ALBUM = pictures.album(21, 20, smallest=40, largest=200) + pictures.album(22, 20, smallest=360, largest=520)
 CHILDREN = "deployments,services,configmaps,serviceaccounts,pods,encoderpools"
+SELDOM = 900
 OPERATOR = "app.kubernetes.io/name=encoderpool-operator"
 
 
@@ -66,6 +74,39 @@ def test_a_label_set_back_by_hand_is_respected(fleet: Fleet) -> None:
     assert record(fleet, name)["state"] == "Released"
 
 
+def test_a_control_plane_that_is_killed_amid_a_cordon_is_outlived(fleet: Fleet, truth: Truth) -> None:
+    name, process = replica(fleet, 2), operator_process()
+    restarts = fleet.restarts()[name]
+    with traffic(fleet) as router:
+        until("enough traffic to compare with", lambda: len(router.accepted()) > 100, seconds=120)
+        fleet.truncates(name).touch()
+        until("the replica to be cordoned", lambda: fleet.is_cordoned(name), seconds=90)
+        kube.run(*ground.RESTART_CONTROL_PLANE)
+        until("the API server to be back", api_server_is_ready, seconds=120)
+        until("the attempt to have failed", lambda: record(fleet, name)["nextAttemptAt"], seconds=120)
+    assert not router.failed(), "who is served needs no API server"
+    assert truth.check(router.accepted()) > 100
+    assert (record(fleet, name)["times"], record(fleet, name)["attempt"]) == (1, 1)
+    assert fleet.restarts()[name] - restarts <= 1
+    assert [event["count"] for event in told(fleet, "Cordoned", name)] == [1]
+    assert operator_process() == process, "it went on by itself"
+
+
+def test_after_that_it_hears_again_of_pools_and_pods_without_looking_for_itself(fleet: Fleet) -> None:
+    name = replica(fleet, 2)
+    fleet.truncates(name).unlink()
+    set_evaluation(fleet, seconds=SELDOM)
+    until("the operator to have settled on it", lambda: is_observed(fleet), seconds=30)
+    set_pace(fleet, base_seconds=500, max_seconds=600)
+    until("the pool's change to be heard", lambda: is_observed(fleet), seconds=30)
+    hand_release = "encoderpool.io/hand-release=it is good again"
+    kube.kubectl("-n", fleet.namespace, "annotate", "pod", name, hand_release)
+    until("the pod's change to be heard", lambda: record(fleet, name)["state"] == "Released", seconds=30)
+    assert "encoderpool.io/hand-release" not in fleet.pod(name)["metadata"]["annotations"]
+    set_evaluation(fleet, seconds=EVALUATION_SECONDS)
+    until("the pool to be as expected", fleet.is_as_expected, seconds=60)
+
+
 def replica(fleet: Fleet, index: int) -> str:
     """A replica's name."""
     return str(fleet.pods()[index]["metadata"]["name"])
@@ -88,6 +129,32 @@ def set_pace(fleet: Fleet, *, base_seconds: int, max_seconds: int) -> None:
     kube.kubectl(
         *("-n", fleet.namespace, "patch", "encoderpool", fleet.name, "--type=merge", "--patch", json.dumps(change))
     )
+
+
+def set_evaluation(fleet: Fleet, *, seconds: int) -> None:
+    """Set the time from one look at the pool to the next that nothing has caused."""
+    window = max(30, 4 * seconds)
+    change = {"spec": {"integrity": {"evaluationSeconds": seconds, "windowSeconds": window}}}
+    kube.kubectl(
+        *("-n", fleet.namespace, "patch", "encoderpool", fleet.name, "--type=merge", "--patch", json.dumps(change))
+    )
+
+
+def is_observed(fleet: Fleet) -> bool:
+    """Whether the operator has seen the pool's spec as it is now."""
+    found = kube.get("encoderpool", fleet.name, fleet.namespace) or {}
+    return bool(found["status"]["observedGeneration"] == found["metadata"]["generation"])
+
+
+def api_server_is_ready() -> bool:
+    """Whether it says so."""
+    return kube.kubectl("get", "--raw", "/readyz", check=False) == "ok"
+
+
+def operator_process() -> tuple[str, int]:
+    """Which pod the operator is, and how often its container was started again."""
+    (pod,) = kube.listed("pods", OPERATOR_NAMESPACE, OPERATOR)
+    return pod["metadata"]["uid"], pod["status"]["containerStatuses"][0]["restartCount"]
 
 
 def kill_operator() -> None:
