@@ -124,6 +124,7 @@ class Engine:
         return {
             "weights": self.script.get("weights", "b3" * 32),
             "processor": "77" * 32,
+            "config": "c0" * 32,
             "classes": {"encoder": "StandIn"},
             "declared": {"image": {"width": WIDTH, "dtype": "float32", "check": "promise"}},
             "probe": self.golden(),

@@ -13,7 +13,7 @@ from encoder_server.media import Medium
 from encoder_server.metrics import Metrics
 
 SIDE = 100
-MEASURED = messages.Measured(weights="", processor="", classes={}, declared={}, probe=(), signature=None, advisory={})
+MEASURED = messages.Measured(weights="", processor="", config="", classes={}, declared={}, probe=(), signature=None, advisory={})
 
 
 def medium(name: str, side: int = SIDE, expected: int | None = None) -> Medium:
