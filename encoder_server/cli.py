@@ -106,6 +106,7 @@ def _engine_settings(options: argparse.Namespace) -> EngineSettings:
         load_seconds=options.load_seconds,
         grace_seconds=options.grace_seconds,
         backoff_seconds=options.backoff_seconds,
+        lost_seconds=options.lost_seconds,
     )
 
 
@@ -160,6 +161,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--load-seconds", type=_seconds, default=1800.0, help="for an engine to load and probe the model")
     add("--grace-seconds", type=_seconds, default=5.0, help="beyond the deadline, before a stuck engine is killed")
     add("--backoff-seconds", type=_seconds, default=1.0, help="before the first restart of an engine")
+    add("--lost-seconds", type=_seconds, default=120.0, help="without an engine that serves, before /healthz fails")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
 

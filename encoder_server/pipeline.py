@@ -64,7 +64,9 @@ class Pipeline:
                 async with asyncio.timeout_at(permit.deadline):
                     measured, origin = self._measured(), self._origin(call)
                     items = await self._take(call, permit, measured)
-                    with await self.recall.begin(items, measured, origin.fingerprint, origin.revision) as encoding:
+                    with await self.recall.begin(
+                        items, measured, origin.fingerprint, origin.revision, permit.deadline
+                    ) as encoding:
                         await self._promise(call, form, encoding, measured)
                         passed = await self._encode(call, encoding, measured)
                     with self.metrics.stage("deliver"):

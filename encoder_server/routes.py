@@ -116,10 +116,18 @@ async def _load(request: web.Request) -> web.Response:
 
 
 async def _healthz(request: web.Request) -> web.Response:
-    """Alive: the front's own tasks run, and no engine is beyond killing. A missing engine is not death."""
+    """Alive: the front's own tasks run, no engine is beyond killing, and engines that served are not lost for good.
+
+    An engine that loads for the first time, or for long, is no death, and neither is one that is busy.
+    """
+    engines = request.app[keys.ENGINES]
     dead = [task.get_name() for task in request.app[keys.TASKS] if task.done()]
-    if dead or request.app[keys.ENGINES].stuck:
-        return _json({"alive": False, "message": f"ended: {', '.join(dead)}" if dead else "an engine is stuck"}, 503)
+    if dead:
+        return _json({"alive": False, "message": f"ended: {', '.join(dead)}"}, 503)
+    if engines.stuck:
+        return _json({"alive": False, "message": "an engine is stuck"}, 503)
+    if engines.lost is not None:
+        return _json({"alive": False, "message": engines.lost}, 503)
     return _json({"alive": True})
 
 

@@ -26,7 +26,9 @@ class EngineSettings:
     """Which engines to run: `count` processes, each started with `arguments`.
 
     An engine may take `load_seconds` until it says hello and, beyond a request's deadline, `grace_seconds`
-    for a batch; one that ended is started again after `backoff_seconds`, doubled each time up to a minute.
+    for a batch; one that ended is started again after `backoff_seconds`, doubled each time up to a minute. Where
+    engines have served, none has for `lost_seconds` and the time of two starts on top, and restarts came to nothing,
+    the server is not alive.
     """
 
     count: int
@@ -34,6 +36,7 @@ class EngineSettings:
     load_seconds: float
     grace_seconds: float
     backoff_seconds: float
+    lost_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
