@@ -13,7 +13,7 @@ import orjson
 from aiohttp import web
 
 from encoder_server import keys
-from encoder_server.errors import BadRequestError, EncoderServerError, LimitExceededError
+from encoder_server.errors import BadRequestError, CrowdedError, EncoderServerError, LimitExceededError
 from encoder_server.lifecycle import State
 from encoder_server.media import FORMATS
 from encoder_server.pipeline import Call
@@ -38,6 +38,9 @@ async def _encode(request: web.Request) -> web.StreamResponse:
     stream = request[STREAM] = Stream(request)
     code = "internal"
     try:
+        crowded = request.app[keys.CONNECTIONS].crowded
+        if crowded is not None:
+            raise CrowdedError(crowded)
         answer = await request.app[keys.PIPELINE].encode(_call(request, stream))
         code = "ok"
     except EncoderServerError as error:
@@ -95,6 +98,7 @@ async def _limits(request: web.Request) -> web.Response:
             "formats": list(FORMATS),
             "maxItems": limits.max_items,
             "maxPixels": limits.max_pixels,
+            "maxRequestPixels": limits.max_request_pixels,
             "maxBodyBytes": limits.max_body_bytes,
             "maxInFlight": limits.max_in_flight,
             "deadlineSeconds": limits.deadline_seconds,
