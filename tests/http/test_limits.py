@@ -145,8 +145,10 @@ async def test_one_connection_too_many_is_told_so_while_health_is_still_answered
     assert (await server.encode(items((56, 56)))).status == 200
 
 
-async def test_who_does_not_read_an_answer_is_cut_off_and_holds_nothing_for_ever(start: Start) -> None:
-    server = await start("--deadline-seconds=2")
+async def test_who_does_not_read_an_answer_is_cut_off_and_holds_nothing_for_ever(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await start("--deadline-seconds=10")
     host, port = server.url.removeprefix("http://").split(":")
     body = json.dumps(items(*[(2800, 2800)] * 8)).encode()
     request = f"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -159,8 +161,11 @@ async def test_who_does_not_read_an_answer_is_cut_off_and_holds_nothing_for_ever
         async def answered() -> bool:
             return await server.metric("encoder_requests_total", code="ok") == 1
 
+        async def cut_off() -> bool:
+            return any(record.message == "answer_not_read" for record in caplog.records)
+
         await until(answered)
-        await asyncio.sleep(2.5)
+        await until(cut_off, seconds=30)
         head, _, answer = (await asyncio.to_thread(_read_all, sock)).partition(b"\r\n\r\n")
     stated = int(head.partition(b"Content-Length: ")[2].split()[0])
     assert len(answer) < stated
