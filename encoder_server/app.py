@@ -62,7 +62,7 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
     app[keys.BATCHER] = batcher
     app[keys.ENGINES] = engines
     app[keys.ADMISSION] = admission
-    app[keys.CONNECTIONS] = Connections()
+    app[keys.CONNECTIONS] = Connections(settings.max_connections)
     app[keys.TASKS] = []
     app[keys.PIPELINE] = Pipeline(
         limits=limits,
@@ -134,7 +134,8 @@ async def _write(request: web.Request, answer: web.StreamResponse) -> web.Stream
         await _end(stream, answer)
         return stream.response
     answer.headers[keys.REQUEST_ID_HEADER] = request[keys.REQUEST_ID]
-    if request.app[keys.REPLICA].standing.state is not State.READY:
+    not_ready = request.app[keys.REPLICA].standing.state is not State.READY
+    if not_ready or request.app[keys.CONNECTIONS].crowded is not None:
         answer.force_close()
     await answer.prepare(request)
     await answer.write_eof()
@@ -194,7 +195,14 @@ async def start(app: web.Application) -> web.AppRunner:
 
     A handler is cancelled when its caller leaves, so that its place is free.
     """
-    runner = Runner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_WRITE_SECONDS)
+    runner = Runner(
+        app,
+        app[keys.CONNECTIONS],
+        access_log=None,
+        handler_cancellation=True,
+        keepalive_timeout=app[keys.SETTINGS].idle_seconds,
+        shutdown_timeout=_WRITE_SECONDS,
+    )
     await runner.setup()
     return runner
 

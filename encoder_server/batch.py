@@ -8,6 +8,7 @@ that was published.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -35,11 +36,15 @@ class Done:
 
 
 class Job:
-    """One item that is computed once, for everybody who waits for it; `promised` comes before `finished`."""
+    """One item that is computed once, for everybody who waits for it; `promised` comes before `finished`.
 
-    def __init__(self, medium: Medium) -> None:
+    `deadline`, a time of the event loop's clock, is the last of those who wait.
+    """
+
+    def __init__(self, medium: Medium, deadline: float) -> None:
         loop = asyncio.get_running_loop()
         self.medium = medium
+        self.deadline = deadline
         self.losses = 0
         self.waiting = 0
         self.promised: asyncio.Future[Told] = loop.create_future()
@@ -154,9 +159,10 @@ class ItemBatch:
 
 
 class ProbeBatch:
-    """The golden probe, and synthetic media of `sizes`; `finished` has the Probed."""
+    """The golden probe, and synthetic media of `sizes`; `finished` has the Probed. It waits as long as it must."""
 
     shared = False
+    deadline = math.inf
 
     def __init__(self, sizes: Sequence[messages.Size]) -> None:
         self._sizes = tuple(sizes)

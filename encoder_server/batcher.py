@@ -8,7 +8,9 @@ caller's items keep another's waiting without end, or run a batch again that kil
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import math
 from collections import deque
 from collections.abc import Sequence
 
@@ -39,6 +41,8 @@ class Batcher:
         self._first: deque[Batch] = deque()
         self._turns: deque[deque[Job]] = deque()
         self._takers: deque[asyncio.Future[None]] = deque()
+        self._back = -math.inf
+        self._absence: EncoderServerError | None = None
 
     def suit(self, hello: messages.Hello) -> None:
         """Fit the batches to the encoder that an engine has loaded.
@@ -54,16 +58,18 @@ class Batcher:
         return sum(batch.wanted for batch in self._first) + sum(any(job.wanted for job in turn) for turn in self._turns)
 
     def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue one caller's jobs."""
+        """Queue one caller's jobs; they fail at once where no engine is expected in time."""
         if jobs:
             self._turns.append(deque(jobs))
             self._wake()
+        self._turn_away()
 
     def probe(self, sizes: Sequence[messages.Size]) -> ProbeBatch:
         """Queue a probe before everything else."""
         batch = ProbeBatch(sizes)
         self._first.appendleft(batch)
         self._wake()
+        self._turn_away()
         return batch
 
     async def take(self, lost: asyncio.Future[None]) -> Batch:
@@ -119,8 +125,7 @@ class Batcher:
 
     def lose(self, batch: Batch) -> None:
         """Hear that an engine was lost with `batch`: each of its jobs is tried alone, once."""
-        holders: Sequence[Job | ProbeBatch] = batch.jobs if isinstance(batch, ItemBatch) else (batch,)
-        for holder in holders:
+        for holder in _holders(batch):
             holder.losses += 1
             if holder.losses >= _MOST_LOSSES:
                 holder.fail(EngineLostError("the engine was lost with this request, and so was the next one"))
@@ -142,7 +147,29 @@ class Batcher:
         for _ in again:
             self._wake()
 
+    def expect(self, back: float, error: EncoderServerError) -> None:
+        """Hear that no engine serves before `back` (inf: none is expected any more): until `open` is called, who
+        cannot wait so long fails with `error`, and so does who comes."""
+        self._back, self._absence = back, error
+        self._turn_away()
+
     def close(self, error: EncoderServerError) -> None:
-        """Fail all that waits."""
-        for batch in (*self._first, *(ItemBatch(turn, shared=False) for turn in self._turns)):
-            batch.fail(error)
+        """Fail all that waits, and all that comes."""
+        self.expect(math.inf, error)
+
+    def open(self) -> None:
+        """Hear that an engine serves."""
+        self._absence = None
+
+    def _turn_away(self) -> None:
+        if self._absence is not None:
+            waiting = [holder for batch in self._first for holder in _holders(batch)]
+            for holder in (*waiting, *itertools.chain(*self._turns)):
+                if holder.deadline <= self._back:
+                    holder.fail(self._absence)
+            self._turns = deque(turn for turn in self._turns if any(job.wanted for job in turn))
+
+
+def _holders(batch: Batch) -> Sequence[Job | ProbeBatch]:
+    """Return what is failed one by one."""
+    return batch.jobs if isinstance(batch, ItemBatch) else (batch,)

@@ -187,7 +187,7 @@ def describe_probe_item(item: ProbeItem) -> str:
         "width": "rows are not as wide as the encoder declares",
         "dtype": "rows are not of the dtype that the encoder declares",
         "nonfinite": "rows hold a value that is not finite",
-        "layout": "processor and model disagree about the layout",
+        "layout": "processor and model disagree about the layout, or one of them failed",
     }
     return _sentence(Result(item.result), item.promised, item.produced, texts.get(item.result, ""), place)
 

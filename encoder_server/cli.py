@@ -19,6 +19,8 @@ from pythonjsonlogger.json import JsonFormatter
 from encoder_server import app, quota
 from encoder_server.settings import EngineSettings, Limits, Settings
 
+# Sixteen pictures of 2048x2048 by default. A decoded pixel costs some 30 bytes on its way to the model.
+_PICTURES_OF_MOST_PIXELS = 4
 ENGINE_COMMAND = (sys.executable, "-m", "encoder_server.engine")
 
 
@@ -65,6 +67,9 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
     _check_paths(options, refuse)
     if options.max_body_bytes > options.max_in_flight_bytes:
         refuse("argument --max-body-bytes: must not be more than --max-in-flight-bytes")
+    request_pixels = options.max_request_pixels or _PICTURES_OF_MOST_PIXELS * options.max_pixels
+    if request_pixels < options.max_pixels:
+        refuse("argument --max-request-pixels: must not be less than --max-pixels")
     return Settings(
         host=options.host,
         port=options.port,
@@ -80,12 +85,15 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
             max_body_bytes=options.max_body_bytes,
             max_items=options.max_items,
             max_pixels=options.max_pixels,
+            max_request_pixels=request_pixels,
             deadline_seconds=options.deadline_seconds,
         ),
         engines=_engine_settings(options),
         batch_budget=options.batch_budget,
         cache_bytes=options.cache_bytes,
         evidence_seconds=options.evidence_seconds,
+        max_connections=options.max_connections,
+        idle_seconds=options.idle_seconds,
     )
 
 
@@ -106,6 +114,7 @@ def _engine_settings(options: argparse.Namespace) -> EngineSettings:
         load_seconds=options.load_seconds,
         grace_seconds=options.grace_seconds,
         backoff_seconds=options.backoff_seconds,
+        lost_seconds=options.lost_seconds,
     )
 
 
@@ -153,6 +162,10 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-body-bytes", type=_count, default=64 * 2**20, help="bytes of one request's body")
     add("--max-items", type=_count, default=16, help="items in one request")
     add("--max-pixels", type=_count, default=16_777_216, help="pixels of one picture")
+    add("--max-request-pixels", type=_count, help="pixels of one request's pictures (default: 4 times --max-pixels)")
+    add("--max-connections", type=_count, default=512, help="connections open at a time")
+    # Longer than proxies and clients keep an idle connection: who closes first should be the one who would send next.
+    add("--idle-seconds", type=_seconds, default=120.0, help="for a connection to send a whole request head")
     add("--batch-budget", type=_count, help="pixels of one batch of several requests (default: as the encoder says)")
     add("--cache-bytes", type=_bytes, default=0, help="bytes of embeddings kept in memory; 0: none")
     add("--evidence-seconds", type=_seconds, default=1.0, help="longest without encoding what could be recalled")
@@ -160,6 +173,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--load-seconds", type=_seconds, default=1800.0, help="for an engine to load and probe the model")
     add("--grace-seconds", type=_seconds, default=5.0, help="beyond the deadline, before a stuck engine is killed")
     add("--backoff-seconds", type=_seconds, default=1.0, help="before the first restart of an engine")
+    add("--lost-seconds", type=_seconds, default=120.0, help="without an engine that serves, before /healthz fails")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser
 

@@ -1,15 +1,18 @@
-"""Connections: which of them carry a request, and what is answered where no request could be read from one.
+"""Connections: how many there are, which of them carry a request, and what is answered where none could be read.
 
-Place: around every request in `app`. Must never: cut a connection in the middle of an answer that is read, or
+Place: around every request in `app`. A connection on which no whole head comes is closed by the web framework's own
+clock (`--idle-seconds`). Must never: cut a connection in the middle of an answer that is read, or
 let the web framework answer in its own words, which quote the caller's bytes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
@@ -20,19 +23,49 @@ _LOG = logging.getLogger(__name__)
 
 
 class Connections:
-    """The connections of one app that are busy."""
+    """The connections of one app: those that are busy with a request, and those that wait for one.
 
-    def __init__(self) -> None:
+    More than `most` are not kept: for each one more, the one that has waited longest is closed, however much of a
+    request's head it has sent. Where none waits, the new one is heard, and `crowded` says that it is one too many:
+    a probe of the server's health is answered all the same.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._busy: set[RequestHandler] = set()
+        self._waiting: dict[RequestHandler, None] = {}
+
+    @property
+    def crowded(self) -> str | None:
+        """A sentence, where more connections are open than should be."""
+        count = len(self._busy) + len(self._waiting)
+        return f"{count} connections are open; the limit is {self._most}" if count > self._most else None
+
+    def opened(self, connection: RequestHandler) -> None:
+        """Hear of a new connection, and make room for it."""
+        self._waiting[connection] = None
+        longest = next(iter(self._waiting))
+        if self.crowded is not None and longest is not connection:
+            del self._waiting[longest]
+            longest.force_close()
+
+    def closed(self, connection: RequestHandler) -> None:
+        """Hear that a connection is no more."""
+        self._busy.discard(connection)
+        self._waiting.pop(connection, None)
 
     @contextmanager
     def busy(self, connection: RequestHandler) -> Iterator[None]:
         """Hold `connection` busy until its answer is written."""
-        self._busy.add(connection)
+        if connection in self._waiting:
+            del self._waiting[connection]
+            self._busy.add(connection)
         try:
             yield
         finally:
-            self._busy.discard(connection)
+            if connection in self._busy:
+                self._busy.discard(connection)
+                self._waiting[connection] = None
 
     def close_idle(self, connections: Iterable[RequestHandler]) -> None:
         """Close those of `connections` that are not busy.
@@ -45,22 +78,46 @@ class Connections:
 
 
 class Runner(web.AppRunner):
-    """Runs an app on connections that answer in this server's words, whatever arrives."""
+    """Runs an app on connections that answer in this server's words, whatever arrives, and are counted."""
+
+    def __init__(self, app: web.Application, connections: Connections, **options: Any) -> None:
+        super().__init__(app, **options)
+        self._connections = connections
 
     async def _make_server(self) -> web.Server:
         server = await super()._make_server()
         # The framework has no place to say which kind of connection a server makes.
         server.__class__ = _Server
+        cast(_Server, server).counted = self._connections
         return server
 
 
 class _Server(web.Server):
+    counted: Connections
+
     def __call__(self) -> RequestHandler:
-        return _Connection(self, loop=self._loop, **self._kwargs)
+        return _Connection(self, self.counted, loop=self._loop, **self._kwargs)
 
 
 class _Connection(RequestHandler):
-    __slots__ = ()
+    __slots__ = ("_counted",)
+
+    def __init__(self, server: web.Server, counted: Connections, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._counted = counted
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Count it, and have every write wait until all is sent: what is idle then has nothing to be flushed, which
+        a caller who does not read could put off for ever."""
+        super().connection_made(transport)
+        if isinstance(transport, asyncio.Transport):
+            transport.set_write_buffer_limits(0)
+        self._counted.opened(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Count it no more."""
+        self._counted.closed(self)
+        super().connection_lost(exc)
 
     def handle_error(
         self,

@@ -13,16 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from encoder_server import recovery
 from encoder_server.batch import Batch
 from encoder_server.batcher import Batcher
 from encoder_server.engine import messages
 from encoder_server.errors import EngineLostError
 from encoder_server.lifecycle import Fault
 from encoder_server.link import Link
+from encoder_server.recovery import Prospect
 from encoder_server.settings import EngineSettings
 
 _LOG = logging.getLogger(__name__)
-_MOST_BACKOFF_SECONDS = 60.0
 
 
 class Owner(Protocol):
@@ -48,12 +49,19 @@ class _LostError(Exception):
 
 @dataclass(slots=True)
 class _Slot:
-    """One engine's place: it stays while processes come and go."""
+    """One engine's place: it stays while processes come and go.
+
+    `failed` and `losses` tell of the starts since it last encoded; `starts_at` is of the last start, or the next.
+    """
 
     number: int
     ready: bool = False
+    failed: bool = False
+    losses: int = 0
     unkillable: bool = False
     delay: float = 0.0
+    starts_at: float = 0.0
+    ready_since: float = 0.0
     link: Link | None = None
 
 
@@ -73,8 +81,10 @@ class Engines:
         self._batcher = batcher
         self._slots = [_Slot(number) for number in range(settings.count)]
         self._numbers = itertools.count(1)
-        self._was_ready = False
+        self._loop = asyncio.get_running_loop()
+        self._start_seconds: float | None = None
         self._fault: Fault | None = None
+        self._absent_since: float | None = None
 
     @property
     def ready(self) -> int:
@@ -91,6 +101,17 @@ class Engines:
         """Whether an engine could not even be killed: only a new container helps."""
         return any(slot.unkillable for slot in self._slots)
 
+    @property
+    def lost(self) -> str | None:
+        """Why the engines are taken for lost for good: they served, restarts came to nothing, and for `lost_seconds`
+        (and the time of two starts on top) none has served. None while they are not."""
+        since, patience = self._absent_since, self._settings.lost_seconds
+        if self.ready or since is None or self._fault is None:
+            return None
+        losses = [slot.losses for slot in self._slots]
+        gone = recovery.is_for_good(losses, since, self._loop.time(), patience, self._start_seconds or 0.0)
+        return f"no engine has served for more than {patience:g} s: {self._fault.message}" if gone else None
+
     async def run(self) -> None:
         """Keep every engine running until cancelled; then end them all."""
         try:
@@ -103,6 +124,7 @@ class Engines:
 
     async def _keep(self, slot: _Slot) -> None:
         while True:
+            slot.starts_at = started = self._loop.time()
             reason = await self._live(slot)
             self._mark_lost(slot, reason or f"engine {slot.number} hung up")
             if slot.link is not None:
@@ -110,7 +132,11 @@ class Engines:
                 reason = reason or f"engine {slot.number} {slot.link.ending}"
                 slot.link = None
                 self._mark_lost(slot, reason)
-            slot.delay = min(max(2 * slot.delay, self._settings.backoff_seconds), _MOST_BACKOFF_SECONDS)
+            slot.failed = slot.ready_since < started
+            slot.losses = 1 if not slot.failed and self._was_steady(slot) else slot.losses + 1
+            slot.delay = recovery.backoff(slot.delay, self._settings.backoff_seconds)
+            slot.starts_at = self._loop.time() + slot.delay
+            self._send_elsewhere()
             extra = {"engine": slot.number, "reason": reason, "retry_seconds": slot.delay}
             _LOG.error("engine_ended", extra=extra)
             await asyncio.sleep(slot.delay)
@@ -118,22 +144,40 @@ class Engines:
 
     def _mark_lost(self, slot: _Slot, reason: str) -> None:
         """Tell the owner before anybody else: who hears of a lost engine must not find the replica ready."""
-        slot.ready = False
-        self._fault = Fault(reason="EngineLost" if self._was_ready else "LoadFailed", message=reason)
+        was_last, slot.ready = slot.ready and self.ready == 1, False
+        if was_last and (self._absent_since is None or self._was_steady(slot)):
+            self._absent_since = self._loop.time()
+        self._fault = Fault(reason="LoadFailed" if self._start_seconds is None else "EngineLost", message=reason)
         self._owner.engines_changed(ready=self.ready > 0, fault=self._fault)
+
+    def _was_steady(self, slot: _Slot) -> bool:
+        return recovery.is_steady(slot.ready_since, self._loop.time(), self._settings.lost_seconds)
+
+    def _send_elsewhere(self) -> None:
+        """Have those told at once for whom no engine will be there in time: another replica may be."""
+        start = self._start_seconds or 0.0
+        prospects = [
+            Prospect(ready=slot.ready, failed=slot.failed, earliest=slot.starts_at + start) for slot in self._slots
+        ]
+        error = EngineLostError("no engine will be there in time to encode the request")
+        self._batcher.expect(recovery.back_at(prospects), error)
 
     async def _live(self, slot: _Slot) -> str:
         """Run one engine process from birth to death; return why it ended, empty where its exit tells."""
         try:
             slot.link = await Link.spawn(self._command, self._settings.arguments)
             await self._greet(slot.link)
-            slot.ready = self._was_ready = True
+            slot.ready, slot.ready_since = True, self._loop.time()
+            took = slot.ready_since - slot.starts_at
+            self._start_seconds = min(took, self._start_seconds or took)
             self._fault = None
+            self._batcher.open()
             _LOG.info("engine_ready", extra={"engine": slot.number})
             self._owner.engines_changed(ready=self.ready > 0, fault=self._fault)
             while True:
                 await self._serve(slot, slot.link, await self._batcher.take(slot.link.lost))
-                slot.delay = 0.0
+                slot.delay, slot.losses = 0.0, 0
+                self._absent_since = None
         except messages.ConnectionLostError:
             return ""
         except _LostError as lost:

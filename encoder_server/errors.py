@@ -12,6 +12,7 @@ payload, a path or a traceback, because all of it reaches the caller.
     │   ├── NotAcceptableError          406 not_acceptable
     │   ├── NotFoundError               404 not_found
     │   ├── MethodNotAllowedError       405 method_not_allowed
+    │   ├── RequestTimeoutError         408 request_timeout
     │   └── PromiseMismatchError        422 promise_mismatch
     ├── CheckFailedError                the encoder did not produce what was promised
     │   ├── TokenMismatchError          502 token_mismatch
@@ -21,6 +22,7 @@ payload, a path or a traceback, because all of it reaches the caller.
     │   └── LayoutError                 502 layout
     ├── UnavailableError                not now, or not here: retry
     │   ├── OverloadedError             429 overloaded
+    │   │   └── CrowdedError            429 overloaded: too many connections; this one closes
     │   ├── EngineLostError             503 engine_lost
     │   ├── PromiseTimeoutError         504 promise_timeout
     │   └── RefusedError                the replica's state refuses: the connection closes too
@@ -121,6 +123,14 @@ class MethodNotAllowedError(CallerError):
     status = 405
 
 
+class RequestTimeoutError(CallerError):
+    """The request's body did not come in time."""
+
+    code = "request_timeout"
+    status = 408
+    closes = True
+
+
 class PromiseMismatchError(CallerError):
     """The caller's own expected_tokens differs from the promise."""
 
@@ -179,6 +189,12 @@ class OverloadedError(UnavailableError):
     code = "overloaded"
     status = 429
     level = logging.INFO
+
+
+class CrowdedError(OverloadedError):
+    """More connections are open than are served; another request of this client may find its connection open."""
+
+    closes = True
 
 
 class EngineLostError(UnavailableError):

@@ -24,10 +24,11 @@ class Flights:
         self._batcher = batcher
         self._jobs: dict[Key, Job] = {}
 
-    def board(self, media: Sequence[tuple[str | None, Medium]]) -> tuple[list[Job], int]:
+    def board(self, media: Sequence[tuple[str | None, Medium]], deadline: float) -> tuple[list[Job], int]:
         """Return a job for each medium, in order, and how many of them were under way already.
 
-        The new ones are queued as one caller's. A medium with no key is computed for itself.
+        The new ones are queued as one caller's, who waits until `deadline`. A medium with no key is
+        computed for itself.
         """
         jobs: list[Job] = []
         new: list[Job] = []
@@ -35,11 +36,12 @@ class Flights:
             at = None if key is None else (key, medium.expected_tokens)
             job = None if at is None else self._jobs.get(at)
             if job is None or job.failed:
-                job = Job(medium)
+                job = Job(medium, deadline)
                 new.append(job)
                 if at is not None:
                     self._jobs[at] = job
             job.waiting += 1
+            job.deadline = max(job.deadline, deadline)
             jobs.append(job)
         self._batcher.submit(new)
         return jobs, len(jobs) - len(new)

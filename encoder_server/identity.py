@@ -85,6 +85,7 @@ def exact(measured: Measured) -> dict[str, Any]:
     return {
         "weights": measured.weights,
         "processor": measured.processor,
+        "config": measured.config,
         "classes": dict(measured.classes),
         "widths": {modality: declared.width for modality, declared in measured.declared.items()},
         "probe": [

@@ -59,7 +59,18 @@ def take(body: Body, modalities: Sequence[str], limits: Limits) -> tuple[Medium,
         if item.modality not in modalities:
             known = ", ".join(sorted(modalities))
             raise UnsupportedModalityError(f"items[{index}].modality: this encoder has {known} only")
-    return tuple(_open(index, item, limits.max_pixels) for index, item in enumerate(items))
+    taken: list[Medium] = []
+    total = 0
+    for index, item in enumerate(items):
+        medium = _open(index, item, limits.max_pixels)
+        total += medium.width * medium.height
+        if total > limits.max_request_pixels:
+            raise LimitExceededError(
+                f"items[{index}]: {medium.width}x{medium.height} brings the request to {total} pixels;"
+                f" the limit is {limits.max_request_pixels}"
+            )
+        taken.append(medium)
+    return tuple(taken)
 
 
 def _items(body: Body, limits: Limits) -> Sequence[EncodeItem | Part]:

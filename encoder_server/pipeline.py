@@ -1,4 +1,4 @@
-"""The pipeline: a request's way, told once. admit → media → recall → engine (promise, then rows) → check → deliver.
+"""The pipeline: a request's way, told once. admit → body → media → recall → engine (promise, rows) → check → deliver.
 
 Place: called by `routes`; every step is a module of its own. Must never: know of HTTP, deliver what the check
 did not pass, or leave a request without a definite end by its deadline.
@@ -16,7 +16,7 @@ from encoder_server.check import Passed, Violation, check_batch, in_order
 from encoder_server.deliver import Answer, deliver
 from encoder_server.encoding import Encoding, Outcome
 from encoder_server.engine.messages import Measured
-from encoder_server.errors import InternalError, PromiseTimeoutError
+from encoder_server.errors import InternalError, PromiseTimeoutError, RequestTimeoutError
 from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
 from encoder_server.media import Medium
@@ -60,11 +60,15 @@ class Pipeline:
             self.metrics.stage("total"),
         ):
             form = wire.negotiate(call.accept)
+            body = await self._receive(call, permit)
             try:
                 async with asyncio.timeout_at(permit.deadline):
                     measured, origin = self._measured(), self._origin(call)
-                    items = await self._take(call, permit, measured)
-                    with await self.recall.begin(items, measured, origin.fingerprint, origin.revision) as encoding:
+                    items = await self._take(body, measured)
+                    del body  # Held on to, each medium would be there twice.
+                    with await self.recall.begin(
+                        items, measured, origin.fingerprint, origin.revision, permit.deadline
+                    ) as encoding:
                         await self._promise(call, form, encoding, measured)
                         passed = await self._encode(call, encoding, measured)
                     with self.metrics.stage("deliver"):
@@ -73,9 +77,18 @@ class Pipeline:
                 seconds = f"{self.limits.deadline_seconds:g} s"
                 raise PromiseTimeoutError(f"the request was not encoded by its deadline ({seconds})") from None
 
-    async def _take(self, call: Call, permit: Permit, measured: Measured) -> Sequence[Medium]:
-        body = media.Body(content_type=call.content_type, data=await call.read())
+    async def _receive(self, call: Call, permit: Permit) -> media.Body:
+        """Read the body; one that dribbles in is its caller's fault, and holds its permit no longer than others."""
+        try:
+            async with asyncio.timeout_at(permit.deadline):
+                body = media.Body(content_type=call.content_type, data=await call.read())
+        except TimeoutError:
+            seconds = f"{self.limits.deadline_seconds:g} s"
+            raise RequestTimeoutError(f"body: it had not come whole by the deadline ({seconds})") from None
         permit.resize(len(body.data))
+        return body
+
+    async def _take(self, body: media.Body, measured: Measured) -> Sequence[Medium]:
         with self.metrics.stage("media"):
             return await asyncio.to_thread(media.take, body, tuple(measured.declared), self.limits)
 

@@ -52,8 +52,13 @@ class Recall:
         self._metrics = metrics
         self._evidence = evidence
 
-    async def begin(self, media: Sequence[Medium], measured: Measured, fingerprint: str, revision: str) -> Encoding:
-        """Take from the cache what is there, and have the rest encoded; to be left by its context manager."""
+    async def begin(
+        self, media: Sequence[Medium], measured: Measured, fingerprint: str, revision: str, deadline: float
+    ) -> Encoding:
+        """Take from the cache what is there, and have the rest encoded; to be left by its context manager.
+
+        The request waits until `deadline`, a time of the event loop's clock.
+        """
         keys = self._keys(media, measured, fingerprint, revision)
         entries = self._find(keys)
         # In a thread, because a checksum is over all of the rows.
@@ -66,7 +71,7 @@ class Recall:
             if hit is not None:
                 hits[medium.index] = hit
         missing = [medium for medium in media if medium.index not in hits]
-        jobs, joined = self._flights.board([(keys.get(medium.index), medium) for medium in missing])
+        jobs, joined = self._flights.board([(keys.get(medium.index), medium) for medium in missing], deadline)
         if len(jobs) > joined:
             self._encoded_at = asyncio.get_running_loop().time()
         if self._memory is not None:

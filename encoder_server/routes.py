@@ -13,7 +13,7 @@ import orjson
 from aiohttp import web
 
 from encoder_server import keys
-from encoder_server.errors import BadRequestError, EncoderServerError, LimitExceededError
+from encoder_server.errors import BadRequestError, CrowdedError, EncoderServerError, LimitExceededError
 from encoder_server.lifecycle import State
 from encoder_server.media import FORMATS
 from encoder_server.pipeline import Call
@@ -38,6 +38,9 @@ async def _encode(request: web.Request) -> web.StreamResponse:
     stream = request[STREAM] = Stream(request)
     code = "internal"
     try:
+        crowded = request.app[keys.CONNECTIONS].crowded
+        if crowded is not None:
+            raise CrowdedError(crowded)
         answer = await request.app[keys.PIPELINE].encode(_call(request, stream))
         code = "ok"
     except EncoderServerError as error:
@@ -95,6 +98,7 @@ async def _limits(request: web.Request) -> web.Response:
             "formats": list(FORMATS),
             "maxItems": limits.max_items,
             "maxPixels": limits.max_pixels,
+            "maxRequestPixels": limits.max_request_pixels,
             "maxBodyBytes": limits.max_body_bytes,
             "maxInFlight": limits.max_in_flight,
             "deadlineSeconds": limits.deadline_seconds,
@@ -116,10 +120,18 @@ async def _load(request: web.Request) -> web.Response:
 
 
 async def _healthz(request: web.Request) -> web.Response:
-    """Alive: the front's own tasks run, and no engine is beyond killing. A missing engine is not death."""
+    """Alive: the front's own tasks run, no engine is beyond killing, and engines that served are not lost for good.
+
+    An engine that loads for the first time, or for long, is no death, and neither is one that is busy.
+    """
+    engines = request.app[keys.ENGINES]
     dead = [task.get_name() for task in request.app[keys.TASKS] if task.done()]
-    if dead or request.app[keys.ENGINES].stuck:
-        return _json({"alive": False, "message": f"ended: {', '.join(dead)}" if dead else "an engine is stuck"}, 503)
+    if dead:
+        return _json({"alive": False, "message": f"ended: {', '.join(dead)}"}, 503)
+    if engines.stuck:
+        return _json({"alive": False, "message": "an engine is stuck"}, 503)
+    if engines.lost is not None:
+        return _json({"alive": False, "message": engines.lost}, 503)
     return _json({"alive": True})
 
 

@@ -11,13 +11,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a request may cost. Bytes are of the request's body, pixels of one picture, seconds of one request."""
+    """What a request may cost. Bytes are of the request's body, pixels of one picture or, with `max_request_pixels`,
+    of all its pictures together, seconds of one request."""
 
     max_in_flight: int
     max_in_flight_bytes: int
     max_body_bytes: int
     max_items: int
     max_pixels: int
+    max_request_pixels: int
     deadline_seconds: float
 
 
@@ -26,7 +28,9 @@ class EngineSettings:
     """Which engines to run: `count` processes, each started with `arguments`.
 
     An engine may take `load_seconds` until it says hello and, beyond a request's deadline, `grace_seconds`
-    for a batch; one that ended is started again after `backoff_seconds`, doubled each time up to a minute.
+    for a batch; one that ended is started again after `backoff_seconds`, doubled each time up to a minute. Where
+    engines have served, none has for `lost_seconds` and the time of two starts on top, and restarts came to nothing,
+    the server is not alive.
     """
 
     count: int
@@ -34,6 +38,7 @@ class EngineSettings:
     load_seconds: float
     grace_seconds: float
     backoff_seconds: float
+    lost_seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +48,8 @@ class Settings:
     `expected_identity` None: nothing to compare with, a passing probe admits. `pod_directory` None: no
     labels or annotations, so never cordoned and no orders. `pod_name` and `pod_uid` are empty outside a pool.
     `batch_budget` is in pixels; None: as the encoder says. `cache_bytes` 0: no cache;
-    an item is encoded at least every `evidence_seconds`, while any are asked for.
+    an item is encoded at least every `evidence_seconds`, while any are asked for. At most `max_connections` are kept
+    open; one on which no request's head has come whole for `idle_seconds` is closed.
     """
 
     host: str
@@ -59,3 +65,5 @@ class Settings:
     batch_budget: int | None
     cache_bytes: int
     evidence_seconds: float
+    max_connections: int
+    idle_seconds: float

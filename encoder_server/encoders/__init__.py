@@ -18,7 +18,7 @@ import importlib.metadata
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self, cast
 
@@ -94,7 +94,9 @@ class Description:
     """What an encoder is, as really loaded.
 
     `weights`: hex digest of the tensors before any cast or move (see `encoders.weights`). `processor`: the
-    effective settings that can change the output. `classes`: class names by role. `declared`: by modality.
+    effective settings that can change the output. `config`: the tower's, as the loaded model uses them beside its
+    weights (numbers of heads, windows, rope parameters, activation, epsilons), in values that JSON can hold; the same
+    on every machine, for every dtype and from every path. `classes`: class names by role. `declared`: by modality.
     `together`: whether several items may share one call of `encode`; False where the model cannot say which
     rows belong to which item. `batch_budget`: pixels of media (as their headers say) up to which a batch of
     several callers' items is faster than one after the other; 0 where it never is.
@@ -108,10 +110,19 @@ class Description:
     dtype: str
     device: str
     batch_budget: int = _BATCH_BUDGET
+    config: Mapping[str, object] = field(default_factory=dict)
 
 
 class Encoder(Protocol):
-    """A family's tower and processor. One engine drives one encoder, from one thread."""
+    """A family's tower and processor. One engine drives one encoder, from one thread.
+
+    What `preprocess` or `encode` raises fails the item that it is raised for, and its batch mates are run without it.
+    It counts against the replica, as a failed check (502 `layout`), where it says that processor and model do not
+    fit: `LayoutError`, and a RuntimeError, ValueError, IndexError or AssertionError whose text speaks of shapes, sizes
+    or positions, as those of torch and transformers do (`engine.misfit` has the words). UnfitMediaError is the caller's
+    (400), an out-of-memory error is tried again in halves, and anything else, an exit included, is a plain fault of
+    the encoder: 500 for its item alone, and no evidence against anybody.
+    """
 
     @classmethod
     def load(cls, source: Source) -> Self:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-import transformers
 from transformers.image_processing_backends import TorchvisionBackend
 from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLVisionConfig
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
@@ -32,13 +31,29 @@ from encoder_server.encoders import (
     UnfitMediaError,
     read_json,
 )
+from encoder_server.encoders.processor import effective, load_processor
 from encoder_server.encoders.weights import Tower, read_tower, require
 from encoder_server.engine.messages import Declared
 
 _PREFIXES = ("model.visual.", "visual.")
+# What the tower computes with beside its weights. By name, because a release of the library adds to what a
+# configuration holds, and the same tower must keep its fingerprint.
+_ARITHMETIC = (
+    "depth",
+    "fullatt_block_indexes",
+    "hidden_act",
+    "hidden_size",
+    "in_channels",
+    "intermediate_size",
+    "num_heads",
+    "out_hidden_size",
+    "patch_size",
+    "rope_parameters",
+    "spatial_merge_size",
+    "temporal_patch_size",
+    "window_size",
+)
 _MAX_RATIO = 200  # the processor's own rule: beyond it one side would round to nothing
-_GEOMETRY = ("patch_size", "temporal_patch_size", "merge_size")
-_CLASS_NOW = {"Qwen2_5_VLImageProcessor": "Qwen2VLImageProcessor"}  # files written before the release
 _log = logging.getLogger(__name__)
 
 
@@ -68,7 +83,7 @@ class Qwen25VLEncoder:
     @classmethod
     def load(cls, source: Source) -> Self:
         """See `Encoder.load`."""
-        processor = _load_processor(source.processor)
+        processor = load_processor(source.processor)
         config = _load_config(source.model)
         tower = read_tower(source.model, _PREFIXES)
         model = _build(config, tower)
@@ -84,7 +99,8 @@ class Qwen25VLEncoder:
         dtype = str(self._model.dtype).removeprefix("torch.")
         return Description(
             weights=self._weights,
-            processor=_effective(self._processor),
+            processor=effective(self._processor),
+            config={key: getattr(self._model.config, key, None) for key in _ARITHMETIC},
             classes={
                 "encoder": type(self).__name__,
                 "model": type(self._model).__name__,
@@ -124,6 +140,8 @@ class Qwen25VLEncoder:
         return self._split(batch, len(media))
 
     def _split(self, batch: Mapping[str, torch.Tensor], count: int) -> list[Features]:
+        if not {"pixel_values", "image_grid_thw"} <= batch.keys():
+            raise LayoutError(f"the processor made {sorted(batch)} in place of pixels and grids")
         patches, grids = batch["pixel_values"], batch["image_grid_thw"].tolist()
         sizes = [math.prod(grid) for grid in grids]
         if len(grids) != count or sum(sizes) != patches.shape[0]:
@@ -197,43 +215,3 @@ def _dtype(name: str, tower: Tower) -> torch.dtype:
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise RefusedError(f"dtype {name!r} is not a floating point type")
     return dtype
-
-
-def _load_processor(folder: Path) -> TorchvisionBackend:
-    file = "processor_config.json"
-    settings = read_json(folder, file).get("image_processor") if (folder / file).is_file() else None
-    if not isinstance(settings, dict):
-        file = "preprocessor_config.json"
-        settings = read_json(folder, file)
-    for key in _GEOMETRY:
-        value = settings.get(key)
-        if not isinstance(value, int) or value < 1:
-            raise RefusedError(f"{file}: {key} is missing or not a positive number")
-    size = settings.get("size")
-    limits = size if isinstance(size, dict) else {}
-    if not {"min_pixels", "max_pixels"} <= settings.keys() and not {"shortest_edge", "longest_edge"} <= limits.keys():
-        raise RefusedError(f"{file}: size or min_pixels and max_pixels are missing")
-    name = str(settings.get("image_processor_type")).removesuffix("Fast")
-    family = getattr(transformers, _CLASS_NOW.get(name, name), None)
-    if not isinstance(family, type) or not issubclass(family, TorchvisionBackend):
-        raise RefusedError(f"{file}: image_processor_type {name!r} is not known")
-    if "image_grid_thw" not in getattr(family, "model_input_names", ()):
-        raise RefusedError(f"{file}: image_processor_type {name!r} gives no grids")
-    try:
-        processor: TorchvisionBackend = family.from_dict(settings)
-    except Exception as error:
-        _log.exception("%s was not taken", file)
-        raise RefusedError(f"{file}: the settings are not ones of {name}") from error
-    return processor
-
-
-def _effective(processor: Any) -> dict[str, object]:
-    """Give the settings that the processor really uses: the keys it knows, as they are after loading."""
-    known = sorted(processor.valid_kwargs.__annotations__)
-    settings = {key: getattr(processor, key, None) for key in known}
-    settings = {
-        key: dict(value) if isinstance(value, Mapping) else value
-        for key, value in settings.items()
-        if value is not None
-    }
-    return {"class": type(processor).__name__, "backend": processor.backend, **settings}

@@ -7,12 +7,13 @@ Must never: know of HTTP, clients or the cache; cut or pad rows to a promise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from encoder_server.encoders import Encoder, Features, LayoutError
+from encoder_server.encoders import Encoder, LayoutError
 from encoder_server.engine.isolate import Fault, isolate
 from encoder_server.engine.messages import Failure
 from encoder_server.engine.preprocess import Ready
@@ -37,17 +38,23 @@ class Embedding:
         return self.rows.reshape(-1).view(torch.uint8).numpy().data
 
 
-def encode(encoder: Encoder, ready: Sequence[Ready], *, together: bool) -> tuple[list[Embedding], list[Failure]]:
-    """Encode `ready`, `together` as one batch or each alone; each item becomes an Embedding or a Failure."""
+def encode(
+    encoder: Encoder, ready: Sequence[Ready], *, together: bool, renew: Callable[[Ready], Ready]
+) -> tuple[list[Embedding], list[Failure]]:
+    """Encode `ready`, `together` as one batch or each alone; each item becomes an Embedding or a Failure.
 
-    def run(features: Sequence[Features]) -> list[tuple[torch.Tensor, bool]]:
-        return [_on_host(rows) for rows in encoder.encode(features)]
+    `renew` prepares an item once more, for a second run of it.
+    """
 
-    features = [item.features for item in ready]
-    if together:
-        outcomes = isolate("model", run, features)
-    else:
-        outcomes = [outcome for item in features for outcome in isolate("model", run, [item])]
+    def run(items: Sequence[Ready]) -> list[tuple[torch.Tensor, bool]]:
+        made = encoder.encode([item.features for item in items])
+        own = [_on_host(rows) for rows in made]
+        if isinstance(made, Sequence) and _overlap(made):
+            raise LayoutError("items share the memory of their rows")
+        return own
+
+    parts = [ready] if together else [[item] for item in ready]
+    outcomes = [outcome for part in parts for outcome in isolate("model", run, part, renew)]
     embeddings: list[Embedding] = []
     failures: list[Failure] = []
     for item, outcome in zip(ready, outcomes, strict=True):
@@ -77,7 +84,24 @@ def _on_host(rows: object) -> tuple[torch.Tensor, bool]:
     """
     if not isinstance(rows, torch.Tensor):
         raise LayoutError(f"an item's rows are a {type(rows).__name__}, not a tensor")
+    if rows.layout is not torch.strided or rows.is_meta or rows.is_quantized:
+        raise LayoutError("an item's rows are sparse, quantized or without values")
     if rows.ndim != 2:
         raise LayoutError(f"an item's rows have {rows.ndim} dimensions")
-    own = rows.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+    own = rows.detach().to("cpu", copy=True, memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
     return own, bool(torch.isfinite(own).all())
+
+
+def _overlap(made: Sequence[torch.Tensor]) -> bool:
+    """Return whether rows of one item lie where those of another do: then one was written over the other."""
+    spans = sorted(
+        (str(rows.device), rows.data_ptr(), rows.data_ptr() + rows.element_size() * _reach(rows))
+        for rows in made
+        if rows.numel()
+    )
+    return any(left[0] == right[0] and right[1] < left[2] for left, right in itertools.pairwise(spans))
+
+
+def _reach(rows: torch.Tensor) -> int:
+    """How many elements lie between the first and the last one, both included."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(rows.shape, rows.stride(), strict=True))

@@ -1,4 +1,4 @@
-"""Measure an identity's parts: digest of the processor's settings, signature, library versions.
+"""Measure an identity's parts: digests of the processor's and the tower's settings, signature, library versions.
 
 Place: after loading and the golden probe; `Hello` carries the result to the front, which makes the fingerprint.
 
@@ -26,8 +26,8 @@ _NUMBERS = 16
 _LIBRARIES = ("torch", "torchvision", "transformers", "pillow", "numpy", "safetensors")
 
 
-def processor_digest(settings: Mapping[str, object]) -> str:
-    """Hex digest of effective `settings`, whatever the order of their keys."""
+def settings_digest(settings: Mapping[str, object]) -> str:
+    """Hex digest of effective `settings`, of a processor or a tower, whatever the order of their keys."""
     text = json.dumps(settings, sort_keys=True, separators=(",", ":"), default=_plain)
     return blake3.blake3(text.encode()).hexdigest()
 

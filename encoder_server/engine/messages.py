@@ -1,8 +1,7 @@
 """What front and engine say to each other, and how it travels.
 
-Place: between `engines` (the front's side) and `engine.process` (the engine's side). Each message is one
-SOCK_SEQPACKET packet that names its kind, with one memfd attached that holds a JSON head and raw blobs, so
-that neither the packet size nor a pod's 64 MiB of /dev/shm bounds a picture or an embedding.
+Place: between `engines` (the front's side) and `engine.process`. Each message is a SOCK_SEQPACKET packet with its kind
+and a memfd of a JSON head and raw blobs, so that neither packet size nor a pod's 64 MiB of /dev/shm bounds a picture.
 
 Must never: import torch or aiohttp, use pickle, or hold a decision.
 
@@ -111,12 +110,13 @@ class Declared:
 class Measured:
     """An engine's identity as measured after loading: exact parts, signature and advisory parts.
 
-    `weights` and `processor` are hex digests; `signature` is base64 of 16 little-endian float32, or None when
-    the golden probe produced nothing that could be projected.
+    `weights`, `processor` and `config` (the tower's) are hex digests; `signature` is base64 of 16 little-endian
+    float32, or None when the golden probe produced nothing to project.
     """
 
     weights: str
     processor: str
+    config: str
     classes: dict[str, str]
     declared: dict[str, Declared]
     probe: tuple[ProbeItem, ...]

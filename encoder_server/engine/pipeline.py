@@ -7,8 +7,9 @@ Must never: hold state between batches: an item's result depends on its bytes al
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -30,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class NotEncodedError(Exception):
-    """The picture given to `Pipeline.rows` failed; `failure` says why."""
+    """A picture failed that was given to `Pipeline.rows`, or that was to be prepared again; `failure` says why."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -39,11 +40,15 @@ class NotEncodedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A batch before the model runs: what to encode, its promises, and the items that got none."""
+    """A batch before the model runs: what to encode, its promises, and the items that got none.
+
+    `max_pixels` is the limit that its pictures were held to.
+    """
 
     ready: tuple[Ready, ...]
     promises: tuple[Promise, ...]
     failures: tuple[Failure, ...]
+    max_pixels: int
 
 
 class Pipeline:
@@ -71,17 +76,14 @@ class Pipeline:
         the file or key. A warm-up that fails is left to the probe to tell.
         """
         source = Source(model=model, processor=processor or model, device=device, dtype=dtype)
-        try:
+        with _refusing("load"):
             loaded = find(encoder, model).load(source)
+        with _refusing("describe itself"):
             pipeline = cls(loaded, max_pixels=max_pixels)
-        except RefusedError:
-            raise
-        except Exception as error:
-            _log.exception("loading failed")
-            raise RefusedError("the encoder failed to load; the engine's log has the reason") from error
         try:
             loaded.warm_up()
-        except Exception:
+        # Whatever it raises: an encoder that calls for an exit must not end the engine without a word.
+        except BaseException:
             _log.exception("the warm-up failed")
         return pipeline
 
@@ -101,7 +103,14 @@ class Pipeline:
 
     def encode(self, prepared: Prepared) -> tuple[list[Embedding], list[Failure]]:
         """Run the model; every promised item is among the embeddings or the failures."""
-        return encode(self._encoder, prepared.ready, together=self._description.together)
+
+        def renew(item: Ready) -> Ready:
+            ready, failures = self._preprocess([item.medium], prepared.max_pixels)
+            if failures:
+                raise NotEncodedError(failures[0])
+            return ready[0]
+
+        return encode(self._encoder, prepared.ready, together=self._description.together, renew=renew)
 
     def rows(self, picture: bytes) -> npt.NDArray[np.float32]:
         """Encode one picture file alone: rows (tokens, width), widened to float32 where the model's are narrower.
@@ -126,14 +135,19 @@ class Pipeline:
         )
 
     def measure(self) -> Measured:
-        """Run the golden probe and measure the identity."""
+        """Run the golden probe and measure the identity; raises RefusedError where that fails."""
+        with _refusing("be measured"):
+            return self._measure()
+
+    def _measure(self) -> Measured:
         items, embeddings = self._run_probe(GOLDEN)
         description = self._description
         passed = bool(items) and all(item.result == "ok" for item in items)
         probed = [_widened(embedding) for embedding in embeddings]
         return Measured(
             weights=description.weights,
-            processor=measure.processor_digest(description.processor),
+            processor=measure.settings_digest(description.processor),
+            config=measure.settings_digest(description.config),
             classes=dict(description.classes),
             declared=dict(description.declared),
             probe=items,
@@ -142,9 +156,14 @@ class Pipeline:
         )
 
     def _prepare(self, media: Sequence[Medium], max_pixels: int) -> Prepared:
-        ready, refused = preprocess(self._encoder, media, modalities=self._description.declared, max_pixels=max_pixels)
+        ready, refused = self._preprocess(media, max_pixels)
         kept, promises, unexpected = promise(ready)
-        return Prepared(ready=tuple(kept), promises=tuple(promises), failures=(*refused, *unexpected))
+        return Prepared(
+            ready=tuple(kept), promises=tuple(promises), failures=(*refused, *unexpected), max_pixels=max_pixels
+        )
+
+    def _preprocess(self, media: Sequence[Medium], max_pixels: int) -> tuple[list[Ready], list[Failure]]:
+        return preprocess(self._encoder, media, modalities=self._description.declared, max_pixels=max_pixels)
 
     def _run_probe(self, sizes: Sequence[Size]) -> tuple[tuple[ProbeItem, ...], list[Embedding]]:
         declared = self._description.declared
@@ -167,6 +186,18 @@ class Pipeline:
         if not may:
             _log.warning("not probed, for it could not be asked for: %s", size)
         return may
+
+
+@contextlib.contextmanager
+def _refusing(what: str) -> Iterator[None]:
+    """Turn whatever an encoder raises at the start, an exit too, into a refusal that says at what it failed."""
+    try:
+        yield
+    except RefusedError:
+        raise
+    except BaseException as error:
+        _log.exception("the encoder failed to %s", what)
+        raise RefusedError(f"the encoder failed to {what}; the engine's log has the reason") from error
 
 
 def _widened(embedding: Embedding) -> npt.NDArray[np.float32]:

@@ -7,7 +7,7 @@ Must never: count tokens (the encoder reads them off the processor's output), or
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import SupportsIndex
 
@@ -48,10 +48,13 @@ def preprocess(
         else:
             decoded.append((medium, picture))
 
-    def run(pictures: Sequence[Picture]) -> list[Features]:
-        return [_sound(features) for features in encoder.preprocess(pictures)]
+    def run(pairs: Sequence[tuple[Medium, Picture]]) -> list[Features]:
+        return [_sound(features) for features in encoder.preprocess([picture for _, picture in pairs])]
 
-    outcomes = isolate("processor", run, [picture for _, picture in decoded])
+    def renew(pair: tuple[Medium, Picture]) -> tuple[Medium, Picture]:
+        return pair[0], decode_picture(pair[0].data, max_pixels=max_pixels)
+
+    outcomes = isolate("processor", run, decoded, renew)
     ready: list[Ready] = []
     for (medium, _), outcome in zip(decoded, outcomes, strict=True):
         if isinstance(outcome, Fault):
@@ -65,6 +68,8 @@ def _sound(features: object) -> Features:
     """Give features whose promise can be sent; raises LayoutError for what is none, which costs its item alone."""
     if not isinstance(features, Features):
         raise LayoutError(f"an item's features are a {type(features).__name__}")
+    if not isinstance(features.grid, Iterable):
+        raise LayoutError(f"an item's grid is a {type(features.grid).__name__}")
     tokens, grid = _whole(features.tokens), tuple(_whole(side) for side in features.grid)
     if tokens < 1:
         raise LayoutError(f"{tokens} tokens are promised for an item")

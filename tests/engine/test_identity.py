@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy
@@ -12,9 +13,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from encoder_server.checkpoint import make
+from encoder_server.encoders import Description
+from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
 from encoder_server.engine.messages import Measured
 from encoder_server.engine.pipeline import Pipeline
-from tests.support.encoders import Variant
+from encoder_server.identity import difference, fingerprint
+from tests.support.encoders import Variant, pipeline_of
 
 PROCESSOR = "preprocessor_config.json"
 
@@ -134,8 +138,55 @@ def test_one_bit_of_one_weight_changes_the_digest(healthy: Measured, variant: Va
 
 def test_half_precision_of_the_same_weights_keeps_the_exact_parts(checkpoint: Path, healthy: Measured) -> None:
     half = Pipeline.load(checkpoint, dtype="bfloat16").measure()
-    assert (half.weights, half.processor, counts(half)) == (healthy.weights, healthy.processor, counts(healthy))
+    assert fingerprint(half) == fingerprint(healthy)
     assert 0 < distance_per_mille(half, healthy) < 30
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_heads": 2},
+        {"window_size": 56},
+        {"hidden_act": "gelu"},
+        {"fullatt_block_indexes": [0]},
+        {"rope_parameters": {"rope_type": "axial", "rope_theta": 1000.0}},
+    ],
+)
+def test_other_arithmetic_with_the_same_weights_and_counts_changes_the_fingerprint(
+    checkpoint: Path, healthy: Measured, variant: Variant, changes: dict[str, object]
+) -> None:
+    section = json.loads((checkpoint / "config.json").read_text())["vision_config"]
+    drifted = measure(variant("config.json", vision_config={**section, **changes}))
+    assert {item.result for item in drifted.probe} == {"ok"}
+    assert (drifted.weights, drifted.processor, counts(drifted)) == (
+        healthy.weights,
+        healthy.processor,
+        counts(healthy),
+    )
+    assert drifted.config != healthy.config
+    assert fingerprint(drifted) != fingerprint(healthy)
+    assert difference(healthy, drifted) == "another config than this server's"
+
+
+def test_what_the_model_does_not_compute_with_changes_no_fingerprint(
+    checkpoint: Path, healthy: Measured, variant: Variant
+) -> None:
+    section = json.loads((checkpoint / "config.json").read_text())["vision_config"]
+    other = {"dtype": "bfloat16", "_name_or_path": "/elsewhere", "transformers_version": "4.50.0", "in_chans": 3}
+    same = measure(variant("config.json", vision_config={**section, **other, "initializer_range": 0.5}))
+    assert fingerprint(same) == fingerprint(healthy)
+
+
+def test_an_encoder_of_ones_own_states_what_it_computes_with(checkpoint: Path) -> None:
+    class Windowed(Qwen25VLEncoder):
+        def describe(self) -> Description:
+            return replace(super().describe(), config={"window": self.window})
+
+        window = 3
+
+    narrow = pipeline_of(checkpoint, Windowed).measure()
+    Windowed.window = 4
+    assert difference(narrow, pipeline_of(checkpoint, Windowed).measure()) == "another config than this server's"
 
 
 def test_a_tower_alone_and_one_under_another_prefix_have_the_same_weights(

@@ -41,7 +41,7 @@ def test_a_file_nested_too_deeply_is_named(variant: Variant) -> None:
 
 def test_an_encoder_that_cannot_describe_itself_is_refused(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Qwen25VLEncoder, "describe")
-    assert refusal(checkpoint) == "the encoder failed to load; the engine's log has the reason"
+    assert refusal(checkpoint) == "the encoder failed to describe itself; the engine's log has the reason"
 
 
 @pytest.mark.parametrize("file", ["config.json", PROCESSOR, WEIGHTS])

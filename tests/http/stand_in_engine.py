@@ -5,6 +5,7 @@ The checkpoint is a directory with `script.json`:
     weights     what it says its weights' digest is
     signature   16 numbers
     refuse      a sentence: Refused instead of Hello
+    start       hang and hang-once (leave a mark file) or exit, instead of Hello
     golden      result of the golden probe (default ok)
     sizes       {"WIDTHxHEIGHT": action} for pictures of that size
     hello       more fields of its Hello
@@ -104,6 +105,11 @@ class Engine:
         self.script = json.loads((model / "script.json").read_text())
 
     def run(self) -> None:
+        start = self.script.get("start")
+        if start in ("hang", "hang-once") and (self.marks_once() or start == "hang"):
+            time.sleep(3600)
+        if start == "exit":
+            os._exit(5)
         if "refuse" in self.script:
             send(self.sock, "refused", {"detail": self.script["refuse"]})
             return
@@ -124,6 +130,7 @@ class Engine:
         return {
             "weights": self.script.get("weights", "b3" * 32),
             "processor": "77" * 32,
+            "config": "c0" * 32,
             "classes": {"encoder": "StandIn"},
             "declared": {"image": {"width": WIDTH, "dtype": "float32", "check": "promise"}},
             "probe": self.golden(),
@@ -197,11 +204,14 @@ class Engine:
                     outputs.append(output | {"index": 99})
         send(self.sock, "encoded", {"batch": batch, "outputs": outputs, "failures": late}, rows)
 
-    def before_promise(self, action: str) -> None:
+    def marks_once(self) -> bool:
         mark = self.model / "marked"
-        once = action.endswith("-once") and not mark.exists()
-        if once:
-            mark.touch()
+        first = not mark.exists()
+        mark.touch()
+        return first
+
+    def before_promise(self, action: str) -> None:
+        once = action.endswith("-once") and self.marks_once()
         if action == "die" or (once and action == "die-once"):
             os._exit(9)
         if action == "hang" or (once and action == "hang-once"):

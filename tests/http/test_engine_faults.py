@@ -82,15 +82,122 @@ async def test_an_engine_that_cannot_even_say_why_is_reported(start: Start, chec
 
 async def test_an_engine_that_comes_back_as_another_is_refused(start: Start, checkpoint: Checkpoint) -> None:
     checkpoint.write(sizes={"112x56": "die"})
-    server = await start("--deadline-seconds=1")
+    server = await start()
     checkpoint.write(weights="ff" * 32)
     answer = await server.encode(items((112, 56)))
-    assert answer.code == "promise_timeout"
+    assert answer.code == "engine_lost"
     identity = await until(lambda: _says(server, "another weights"))
     assert (identity["state"], identity["reason"]) == ("FAILED", "EngineLost")
     assert identity["exact"]["weights"] == "b3" * 32
     checkpoint.write()
     await server.until_state("READY")
+
+
+async def test_who_waits_is_sent_elsewhere_once_a_restart_came_to_nothing(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(sizes={"112x56": "gate", "84x56": "die"})
+    server = await start()
+    first = asyncio.create_task(server.encode(items((112, 56))))
+    await server.until_taken()
+    culprit = asyncio.create_task(server.encode(items((84, 56))))
+    await server.until_load(queued=1)
+    waiting = asyncio.create_task(server.encode(items((56, 56))))
+    await server.until_load(queued=2)
+    checkpoint.write(weights="ff" * 32)
+    await open_gate(server.model)
+    assert (await first).status == 200
+    for answer in (await culprit, await waiting):
+        assert (answer.status, answer.code, answer.headers["Retry-After"]) == (503, "engine_lost", "1")
+    refused = await server.encode(items((56, 56)))
+    assert (refused.status, refused.code) == (503, "engine_lost")
+
+
+async def test_who_waits_behind_one_crash_is_served_by_the_first_restart(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(sizes={"112x56": "gate", "84x56": "die-once"})
+    server = await start()
+    first = asyncio.create_task(server.encode(items((112, 56))))
+    await server.until_taken()
+    others = [asyncio.create_task(server.encode(items(size))) for size in ((84, 56), (56, 56))]
+    await server.until_load(queued=2)
+    await open_gate(server.model)
+    assert [(await task).status for task in (first, *others)] == [200, 200, 200]
+
+
+async def test_who_cannot_wait_for_the_restart_is_sent_elsewhere_at_once(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(sizes={"112x56": "die-once"})
+    server = await start("--backoff-seconds=30", "--deadline-seconds=20")
+    async with asyncio.timeout(15):
+        answer = await server.encode(items((112, 56)))
+    assert (answer.status, answer.code, answer.headers["Retry-After"]) == (503, "engine_lost", "1")
+
+
+async def test_an_engine_that_is_lost_for_good_is_the_servers_death(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(sizes={"112x56": "die"})
+    server = await start("--lost-seconds=0.2")
+    assert (await server.get("/healthz")).status == 200
+    checkpoint.write(weights="ff" * 32)
+    assert (await server.encode(items((112, 56)))).code == "engine_lost"
+
+    async def dead() -> Any:
+        answer = await server.get("/healthz")
+        return answer.status == 503 and answer
+
+    answer = await until(dead)
+    assert answer.json["alive"] is False
+    assert answer.json["message"].startswith("no engine has served for more than 0.2 s: ")
+    await until(lambda: _says(server, "another weights"))
+    checkpoint.write()
+    await server.until_state("READY")
+    assert (await server.get("/healthz")).status == 200
+
+
+async def test_a_checkpoint_that_is_refused_again_and_again_is_no_death(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(refuse="config.json has no model_type")
+    server = await start("--lost-seconds=0.01", state="FAILED")
+
+    async def restarted() -> bool:
+        return await server.metric("encoder_engine_restarts_total") >= 2
+
+    await until(restarted)
+    assert (await server.get("/healthz")).status == 200
+
+
+async def test_a_first_start_that_takes_long_is_no_death(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(start="hang")
+    server = await start("--lost-seconds=0.01", state="STARTING")
+
+    async def hangs() -> bool:
+        return (server.model / "marked").exists()
+
+    await until(hangs)
+    assert (await server.get("/healthz")).status == 200
+    assert (await server.identity())["state"] == "STARTING"
+
+
+async def test_a_busy_engine_is_no_death(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(sizes={"112x56": "gate"})
+    server = await start("--lost-seconds=0.01")
+    busy = asyncio.create_task(server.encode(items((112, 56))))
+    await server.until_taken()
+    assert (await server.get("/healthz")).status == 200
+    await open_gate(server.model)
+    assert (await busy).status == 200
+
+
+async def test_an_engine_that_hangs_at_its_start_is_killed_and_started_again(
+    start: Start, checkpoint: Checkpoint
+) -> None:
+    checkpoint.write(start="hang-once")
+    server = await start("--load-seconds=2", state="FAILED")
+    identity = await server.identity()
+    assert (identity["reason"], identity["message"]) == ("LoadFailed", "no engine was ready within 2 s")
+    await server.until_state("READY")
+
+
+async def test_an_engine_that_leaves_at_its_start_says_with_which_status(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(start="exit")
+    server = await start(state="FAILED")
+    identity = await until(lambda: _says(server, "exited with status 5"))
+    assert (identity["state"], identity["reason"]) == ("FAILED", "LoadFailed")
 
 
 async def _says(server: Server, text: str) -> Any:

@@ -61,6 +61,9 @@ ROWS = [
     caller("bad media at the front", medium(data=base64.b64encode(b"hello").decode()), "bad_media", "items[0]"),
     caller("bad media in the engine", items((56, 56), SIZES["bad"]), "bad_media", "items[1]: the picture is cut off"),
     caller("over a limit of pixels", items((56, 56), (300, 300)), "limit_exceeded", "items[1]: 300x300"),
+    caller(
+        "over a limit of pixels together", items((200, 200), (200, 200)), "limit_exceeded", "items[1]: 200x200 brings"
+    ),
     caller("over a limit of items", items(*[(56, 56)] * 4), "limit_exceeded", "limit is 3"),
     caller("over a limit of bytes", b" " * 100_001, "limit_exceeded", "100000"),
     caller("the caller's own count", items((56, 56), expected_tokens=5), "promise_mismatch", "items[0]", 422),
@@ -79,7 +82,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
     folder = tmp_path_factory.mktemp("server")
     checkpoint = Checkpoint(folder / "model")
     checkpoint.write(sizes={f"{width}x{height}": action for action, (width, height) in SIZES.items()})
-    limits = ("--max-items=3", "--max-pixels=50000", "--max-body-bytes=100000")
+    limits = ("--max-items=3", "--max-pixels=50000", "--max-request-pixels=70000", "--max-body-bytes=100000")
     async with serving(folder, checkpoint, *limits) as serving_one:
         yield serving_one
 

@@ -1,11 +1,15 @@
 """What a request may cost, and who gives it back."""
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import AsyncIterator
 
-from tests.http.under_test import Start, items, until
+import pytest
+
+from tests.http.test_engine_faults import open_gate
+from tests.http.under_test import Checkpoint, Server, Start, items, until
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:
@@ -26,6 +30,16 @@ async def test_limits_are_named_with_the_item(start: Start) -> None:
     assert "5000" in heavy.message
 
 
+async def test_the_pixels_of_a_request_together_are_limited_before_any_is_decoded(start: Start) -> None:
+    server = await start("--max-pixels=10000", "--max-request-pixels=25000")
+    answer = await server.encode(items((100, 100), (100, 100), (100, 51), (56, 56)))
+    assert (answer.status, answer.code) == (400, "limit_exceeded")
+    assert answer.message == "items[2]: 100x51 brings the request to 25100 pixels; the limit is 25000"
+    assert server.batches == []
+    assert (await server.encode(items((100, 100), (100, 100), (100, 50)))).status == 200
+    assert (await server.get("/v1/limits")).json["maxRequestPixels"] == 25000
+
+
 async def test_a_broken_off_body_gives_its_place_back(start: Start) -> None:
     server = await start("--max-in-flight=1")
     host, port = server.url.removeprefix("http://").split(":")
@@ -36,8 +50,105 @@ async def test_a_broken_off_body_gives_its_place_back(start: Start) -> None:
     assert (await server.encode(items((56, 56)))).status == 200
 
 
-async def test_who_does_not_read_an_answer_is_cut_off_and_holds_nothing_for_ever(start: Start) -> None:
-    server = await start("--deadline-seconds=2")
+async def connect(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = server.url.removeprefix("http://").split(":")
+    return await asyncio.open_connection(host, int(port))
+
+
+async def dribble(writer: asyncio.StreamWriter) -> None:
+    """Send a byte now and then, for ever."""
+    with contextlib.suppress(ConnectionError):
+        while not writer.is_closing():
+            writer.write(b"a")
+            await writer.drain()
+            await asyncio.sleep(0.02)
+
+
+async def answer_to(server: Server, begin: bytes, seconds: float = 10) -> bytes:
+    """What comes on a connection on which `begin` was sent, and then a byte now and then: an error, or its end."""
+    reader, writer = await connect(server)
+    writer.write(begin)
+    dribbling = asyncio.create_task(dribble(writer))
+    answer = b""
+    try:
+        async with asyncio.timeout(seconds):
+            # What is sent to a connection that was closed resets it: the end, for whoever reads.
+            with contextlib.suppress(ConnectionResetError):
+                while not answer.endswith(b"}}") and (part := await reader.read(4096)):
+                    answer += part
+        return answer
+    finally:
+        dribbling.cancel()
+        writer.close()
+
+
+@pytest.mark.parametrize("begin", [b"POST /", b"POST /v1/encode HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+async def test_a_connection_on_which_no_whole_head_comes_is_closed(start: Start, begin: bytes) -> None:
+    server = await start("--idle-seconds=0.3")
+    assert await answer_to(server, begin) == b""
+
+
+async def test_a_connection_that_sends_nothing_is_closed_before_and_after_a_request(start: Start) -> None:
+    server = await start("--idle-seconds=0.3")
+    for sent, answer in ((b"", b""), (b"GET /v1/load HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 200")):
+        reader, writer = await connect(server)
+        writer.write(sent)
+        async with asyncio.timeout(10):
+            assert (await reader.read()).startswith(answer)
+        writer.close()
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 1000000", b"Transfer-Encoding: chunked"])
+async def test_a_body_that_dribbles_gives_its_place_back_by_the_deadline(start: Start, length: bytes) -> None:
+    server = await start("--deadline-seconds=1", "--max-in-flight=1")
+    head = b"POST /v1/encode HTTP/1.1\r\nHost: x\r\n" + length + b"\r\n\r\n"
+    slow = asyncio.create_task(answer_to(server, head + (b"fffff\r\n" if b"chunked" in length else b""), 30))
+    await server.until_load(inFlight=1)
+    assert (await server.encode(items((56, 56)))).code == "overloaded"
+    await server.until_load(inFlight=0, inFlightBytes=0)
+    assert (await server.encode(items((56, 56)))).status == 200
+    assert await server.metric("encoder_requests_total", code="request_timeout") == 1
+    answer = await slow
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"connection: close" in answer.lower()
+    assert b"body: it had not come whole by the deadline (1 s)" in answer
+
+
+async def test_the_connection_that_waited_longest_makes_room_for_a_new_one(start: Start) -> None:
+    server = await start("--max-connections=3")
+    connections = [await connect(server) for _ in range(5)]
+    async with asyncio.timeout(10):
+        for reader, _ in connections[:2]:
+            assert await reader.read() == b""
+    assert (await server.get("/healthz")).status == 200
+    reader, writer = connections[4]
+    writer.write(b"GET /v1/load HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b" 200 " in await reader.readline()
+    for _, writer in connections:
+        writer.close()
+
+
+async def test_one_connection_too_many_is_told_so_while_health_is_still_answered(
+    start: Start, checkpoint: Checkpoint
+) -> None:
+    checkpoint.write(sizes={"112x56": "gate"})
+    server = await start("--max-connections=2")
+    busy = [asyncio.create_task(server.encode(items((112, 56)))) for _ in range(2)]
+    await server.until_load(inFlight=2)
+    crowded = await server.encode(items((56, 56)))
+    assert (crowded.status, crowded.code, crowded.headers["Connection"]) == (429, "overloaded", "close")
+    assert crowded.message == "3 connections are open; the limit is 2"
+    assert [(await server.get(path)).status for path in ("/healthz", "/readyz", "/metrics")] == [200, 200, 200]
+    for task in busy:
+        await open_gate(server.model)
+        assert (await task).status == 200
+    assert (await server.encode(items((56, 56)))).status == 200
+
+
+async def test_who_does_not_read_an_answer_is_cut_off_and_holds_nothing_for_ever(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = await start("--deadline-seconds=10")
     host, port = server.url.removeprefix("http://").split(":")
     body = json.dumps(items(*[(2800, 2800)] * 8)).encode()
     request = f"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -50,8 +161,11 @@ async def test_who_does_not_read_an_answer_is_cut_off_and_holds_nothing_for_ever
         async def answered() -> bool:
             return await server.metric("encoder_requests_total", code="ok") == 1
 
+        async def cut_off() -> bool:
+            return any(record.message == "answer_not_read" for record in caplog.records)
+
         await until(answered)
-        await asyncio.sleep(2.5)
+        await until(cut_off, seconds=30)
         head, _, answer = (await asyncio.to_thread(_read_all, sock)).partition(b"\r\n\r\n")
     stated = int(head.partition(b"Content-Length: ")[2].split()[0])
     assert len(answer) < stated

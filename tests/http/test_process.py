@@ -95,6 +95,10 @@ async def test_an_ordered_restart_exits_with_zero(tmp_path: Path, checkpoint: Ch
         (["serve", "/tmp", "--max-items=0"], "argument --max-items: '0' is not a whole number of at least 1"),
         (["serve", "/tmp", "--port=x"], "argument --port: 'x' is not a port"),
         (["serve", "/tmp", "--expected-identity=/tmp"], "argument --expected-identity: /tmp is not a file"),
+        (
+            ["serve", "/tmp", "--max-pixels=100", "--max-request-pixels=99"],
+            "argument --max-request-pixels: must not be less than --max-pixels",
+        ),
         (["serve"], "the following arguments are required: DIR"),
         ([], "the following arguments are required: command"),
     ],

@@ -197,6 +197,7 @@ async def test_the_front_answers_limits_and_load(start: Start) -> None:
     server = await start()
     limits = (await server.get("/v1/limits")).json
     assert (limits["modalities"], limits["maxItems"], limits["maxPixels"]) == (["image"], 16, 16777216)
+    assert limits["maxRequestPixels"] == 4 * 16777216
     load = (await server.get("/v1/load")).json
     assert load == {"inFlight": 0, "inFlightBytes": 0, "queued": 0, "enginesReady": 1, "engines": 1}
     info = {"fingerprint": (await server.identity())["fingerprint"], "revision": REVISION, "pod_uid": "0b6b"}

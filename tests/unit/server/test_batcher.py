@@ -1,6 +1,7 @@
 """What goes to an engine next, who shares a computation, and what a lost engine means to a batch."""
 
 import asyncio
+import math
 
 import pytest
 
@@ -13,7 +14,9 @@ from encoder_server.media import Medium
 from encoder_server.metrics import Metrics
 
 SIDE = 100
-MEASURED = messages.Measured(weights="", processor="", classes={}, declared={}, probe=(), signature=None, advisory={})
+MEASURED = messages.Measured(
+    weights="", processor="", config="", classes={}, declared={}, probe=(), signature=None, advisory={}
+)
 
 
 def medium(name: str, side: int = SIDE, expected: int | None = None) -> Medium:
@@ -35,8 +38,8 @@ def batcher(items: int = 4, *, budget: int | None = None, together: bool = True)
     return made
 
 
-def board(flights: Flights, *names: str) -> list[Job]:
-    jobs, _ = flights.board([(name, medium(name)) for name in names])
+def board(flights: Flights, *names: str, deadline: float = math.inf) -> list[Job]:
+    jobs, _ = flights.board([(name, medium(name)) for name in names], deadline)
     return jobs
 
 
@@ -94,11 +97,11 @@ async def test_who_left_is_skipped_and_a_shared_item_goes_on_for_who_stays() -> 
 
 async def test_who_expects_another_count_or_comes_after_a_failure_shares_nothing() -> None:
     flights = Flights(batcher())
-    jobs, joined = flights.board([("a", medium("a")), ("a", medium("a")), ("a", medium("a", expected=5))])
+    jobs, joined = flights.board([("a", medium("a")), ("a", medium("a")), ("a", medium("a", expected=5))], 1)
     assert (jobs[0] is jobs[1], jobs[0] is jobs[2], joined) == (True, False, 1)
     jobs[0].fail(EngineLostError("gone"))
     jobs[2].publish(Told(failures=(failure(),)))
-    later, joined = flights.board([("a", medium("a")), ("a", medium("a", expected=5)), (None, medium("a"))])
+    later, joined = flights.board([("a", medium("a")), ("a", medium("a", expected=5)), (None, medium("a"))], 1)
     assert joined == 0
     assert not set(map(id, later)) & set(map(id, jobs))
 
@@ -178,3 +181,34 @@ async def test_a_closed_queue_leaves_nobody_waiting() -> None:
     for future in (job.promised, job.finished, probe.finished):
         with pytest.raises(EngineLostError):
             await future
+
+
+async def test_who_cannot_wait_until_an_engine_is_back_is_told_at_once_and_so_is_who_comes() -> None:
+    queue = batcher()
+    flights = Flights(queue)
+    (short,), (long,) = board(flights, "short", deadline=10), board(flights, "long", deadline=30)
+    queue.expect(20, EngineLostError("gone"))
+    (late,) = board(flights, "late", deadline=15)
+    assert [job.finished.done() for job in (short, long, late)] == [True, False, True]
+    assert await take(queue) == ["long"]
+
+
+async def test_who_shares_an_item_waits_as_long_as_the_last_of_its_callers() -> None:
+    queue = batcher()
+    flights = Flights(queue)
+    board(flights, "a", deadline=10)
+    (shared,) = board(flights, "a", deadline=30)
+    queue.expect(20, EngineLostError("gone"))
+    assert not shared.finished.done()
+
+
+async def test_a_closed_queue_turns_away_until_an_engine_is_there_again() -> None:
+    queue = batcher()
+    flights = Flights(queue)
+    queue.close(EngineLostError("gone"))
+    (refused,), probe = board(flights, "a"), queue.probe([])
+    assert refused.failed
+    assert isinstance(probe.finished.exception(), EngineLostError)
+    queue.open()
+    board(flights, "b")
+    assert await take(queue) == ["b"]

@@ -33,6 +33,7 @@ def sign(*numbers: float) -> str:
 MEASURED = Measured(
     weights="b3",
     processor="77",
+    config="c0",
     classes={"encoder": "A", "model": "B"},
     declared={"image": Declared(width=64, dtype="float32", check="promise")},
     probe=(GOLDEN,),
@@ -67,6 +68,7 @@ def test_the_fingerprint_is_64_hex_digits_and_ignores_the_order_of_keys() -> Non
     [
         {"weights": "b4"},
         {"processor": "78"},
+        {"config": "c1"},
         {"classes": {"encoder": "A"}},
         {"declared": {"image": Declared(width=65, dtype="float32", check="promise")}},
         {"probe": (dataclasses.replace(GOLDEN, promised=5),)},

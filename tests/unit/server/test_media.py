@@ -16,6 +16,7 @@ LIMITS = Limits(
     max_body_bytes=2**20,
     max_items=1,
     max_pixels=100_000,
+    max_request_pixels=100_000,
     deadline_seconds=1,
 )
 
