@@ -61,6 +61,8 @@ def story(ground: Ground, truth: Truth) -> Iterator[Story]:
     fleet = Fleet(name=POOL, namespace=ground.namespace, folder=ground.folder)
     fleet.faults.mkdir(mode=0o755)
     wanted = pool(POOL, ground.namespace, image=TRUNCATING_IMAGE, encoder="truncating")
+    # A slow machine fills it too.
+    wanted["spec"]["integrity"]["windowSeconds"] = 60
     wanted["spec"] |= {"replicas": 1, "quarantine": {"mode": "Observe"} | LITTLE_PATIENCE}
     kube.apply(wanted)
     until("the pool to be Ready", fleet.is_as_expected, seconds=240)
