@@ -18,9 +18,10 @@ import pytest
 from kubernetes.aio.client import ApiClient, Configuration
 
 from encoder_operator.api_requests import ApiRequests
+from encoder_operator.announcements import Announcement
 from encoder_operator.apply import apply
 from encoder_operator.cluster import ChildKind, PodsListed
-from encoder_operator.events import Announcement, body_of
+from encoder_operator.events import body_of
 from encoder_operator.kube_cluster import KubeCluster
 from encoder_operator.plan import plan
 from encoder_operator.recall import Children, recall
@@ -49,8 +50,9 @@ async def test_the_chart_grants_all_that_the_operator_asks_for(ground: Ground, t
         asked = parse(body)
         wanted = plan(asked, recall(asked, Children(deployments=(), identities={}, history={}), 0.0))
         assert {ChildKind(each["kind"]) for each in wanted.objects} == set(ChildKind)
-        assert len((await apply(cluster, wanted)).applied) == len(wanted.objects)
-        assert len((await apply(cluster, replace(wanted, objects=()))).pruned) == len(wanted.objects)
+        assert len((await apply(cluster, wanted, [])).applied) == len(wanted.objects)
+        made = await cluster.list_deployments(namespace, POOL)
+        assert len((await apply(cluster, replace(wanted, objects=()), made)).pruned) == len(wanted.objects)
         async with asyncio.timeout(60), aclosing(cluster.watch_pods(None)) as watched:
             assert isinstance(await anext(watched), PodsListed)
             await cluster.patch_pod(namespace, POD, uid, {}, {"encoderpool.io/skip": "to be seen"})
