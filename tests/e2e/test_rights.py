@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from kubernetes.aio.client import ApiClient, Configuration
 
-from encoder_operator.api_requests import ApiRequests
 from encoder_operator.announcements import Announcement
+from encoder_operator.api_requests import ApiRequests
 from encoder_operator.apply import apply
 from encoder_operator.cluster import ChildKind, PodsListed
 from encoder_operator.events import body_of
