@@ -50,7 +50,7 @@ def test_killed_right_after_a_cordon_it_goes_on_where_it_was(fleet: Fleet, truth
         until("enough traffic to compare with", lambda: len(router.accepted()) > 100, seconds=120)
         fleet.truncates(name).touch()
         until("a client to meet it", lambda: [one for _, one in router.attempts() if one.status == 502], seconds=60)
-        until("the replica to be cordoned", lambda: fleet.is_cordoned(name), seconds=90)
+        until("the replica to be cordoned", lambda: fleet.is_cordoned(name), seconds=180)
         kill_operator()
     assert not router.failed()
     assert truth.check(router.accepted()) > 100
@@ -84,7 +84,7 @@ def test_a_control_plane_that_is_killed_amid_a_cordon_is_outlived(fleet: Fleet, 
     with traffic(fleet) as router:
         until("enough traffic to compare with", lambda: len(router.accepted()) > 100, seconds=120)
         fleet.truncates(name).touch()
-        until("the replica to be cordoned", lambda: fleet.is_cordoned(name), seconds=90)
+        until("the replica to be cordoned", lambda: fleet.is_cordoned(name), seconds=180)
         kube.run(*ground.RESTART_CONTROL_PLANE)
         until("the API server to be back", api_server_is_ready, seconds=120)
         until("the attempt to have failed", lambda: record(fleet, name)["nextAttemptAt"], seconds=120)
