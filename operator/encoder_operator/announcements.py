@@ -40,6 +40,7 @@ ATTEMPT_FAILED = "AttemptFailed"
 LEARNED = "Learned"
 EVICTED = "Evicted"
 REJECTED = "Rejected"
+NOT_DONE = "NotDone"
 
 # The API server forgets an event after an hour: what is older is not told anew.
 _TOLD_WITHIN_SECONDS = 1800.0
@@ -191,7 +192,9 @@ def _of_rejections(after: Standing, now: float) -> Iterator[Announcement]:
 
 
 def _observed(told: Announcement) -> Announcement:
-    return replace(told, key=f"{told.key} observed", message=f"{WITHHELD}{told.message}")
+    return replace(
+        told, reason=NOT_DONE, key=f"{told.reason} {told.key}", message=f"{WITHHELD}{told.reason}: {told.message}"
+    )
 
 
 def _warning(reason: str, subject: str, key: str, message: str) -> Announcement:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from encoder_operator import names, vocabulary
-from encoder_operator.actions import AskPeer, Cordon
+from encoder_operator.actions import Cordon
 from encoder_operator.advice import on_a_suspect_reference
 from encoder_operator.budget import cordoned_for_traffic, most_cordoned, serves
 from encoder_operator.cordon import CordonPlan
@@ -173,14 +173,8 @@ def _quarantine_within_budget(pool: EncoderPool, observation: Observation, decid
         return name, "False", decided.blocked.reason, decided.blocked.message
     count = f"{cordoned_for_traffic(observation)} of at most {most_cordoned(pool)} replicas are cordoned"
     for each in decided.withheld:
-        match each:
-            case Cordon(replica=replica, record=record):
-                return name, "True", record.reason, f"{WITHHELD}cordon {replica.name}; {count}"
-            case AskPeer(replica=peer, suspect=suspect, reason=reason):
-                told = f"{WITHHELD}ask {peer.name} to probe the sizes that fail on {suspect}; {count}"
-                return name, "True", reason, told
-            case _:
-                pass
+        if isinstance(each, Cordon):
+            return name, "True", each.record.reason, f"{WITHHELD}cordon {each.replica.name}; {count}"
     return name, "True", vocabulary.AS_EXPECTED, count
 
 

@@ -163,9 +163,9 @@ class Obstacle:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """One pod of the pool that is not terminating. `identity` is None when it could not be read or was not
-    confirmed; `counts` is None when unknown. `address` is the pod's IP, None until it has one.
-    `unschedulable` is what the scheduler says of a pod that it cannot place, None where it could.
-    `question` is the probe order where that asks about another replica.
+    confirmed; `counts` is None when unknown. `address` is the pod's IP, None until it has one. `ready_since` is
+    when it last became Ready, None while it is not. `unschedulable` is what the scheduler says of a pod that it
+    cannot place, None where it could. `question` is the probe order where that asks about another replica.
     `expected_digest` is the annotation that makes the kubelet refresh the mounted expectation. `hand_cordon`,
     `hand_release` and `skip` are a person's annotations, each with why; None where there is none."""
 
@@ -175,6 +175,7 @@ class Replica:
     address: str | None
     serving: bool
     ready: bool
+    ready_since: float | None
     created_at: float
     container_started_at: float | None
     restarts: int

@@ -77,10 +77,19 @@ def _counted(pool: EncoderPool, revision: Revision, observation: Observation, en
         attempts = known.attempts + (0 if stayed else 1)
         replaced = Replaced(attempts=attempts, uid=end.uid, at=to_text(observation.at))
         return replace(revision, replaced=replaced)
-    if known.at is None or _is_out(revision, observation):
+    if known.at is None or not _has_served(revision, observation, pool.spec.quarantine.max_seconds):
         return revision
-    cured = observation.at - to_seconds(known.at) >= pool.spec.quarantine.max_seconds
-    return replace(revision, replaced=NEVER) if cured else revision
+    return replace(revision, replaced=NEVER)
+
+
+def _has_served(revision: Revision, observation: Observation, seconds: float) -> bool:
+    """Whether all its replicas, those in place of others too, have served for so long: a model that loads for as
+    long has shown nothing yet."""
+    wanted = next((each.desired for each in observation.workloads if each.revision == revision.hash), 0)
+    own = [each for each in observation.replicas if each.revision == revision.hash]
+    since = [each.ready_since for each in own if each.serving]
+    served = all(at is not None and observation.at - at >= seconds for at in since)
+    return served and bool(since) and len(own) >= wanted and not _is_out(revision, observation)
 
 
 def _is_out(revision: Revision, observation: Observation) -> bool:

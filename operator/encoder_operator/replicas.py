@@ -53,14 +53,15 @@ def _replica(pod: JsonObject) -> Replica:
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels: Mapping[str, str] = metadata.get("labels") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
-    container = _container(status)
+    container, ready = _container(status), _ready(status)
     return Replica(
         name=metadata["name"],
         uid=metadata["uid"],
         revision=_revision(pod),
         address=status.get("podIP"),
         serving=labels.get(vocabulary.LABEL_SERVING) == vocabulary.SERVING,
-        ready=any(each["type"] == "Ready" and each["status"] == "True" for each in status.get("conditions") or ()),
+        ready=ready is not None,
+        ready_since=None if ready is None else to_seconds(ready["lastTransitionTime"]),
         created_at=to_seconds(metadata["creationTimestamp"]),
         container_started_at=_started_at(container),
         restarts=int(container.get("restartCount") or 0),
@@ -77,6 +78,12 @@ def _replica(pod: JsonObject) -> Replica:
         identity=None,
         counts=None,
     )
+
+
+def _ready(status: JsonObject) -> JsonObject | None:
+    """The pod's condition Ready, where it is true."""
+    conditions = status.get("conditions") or ()
+    return next((each for each in conditions if each["type"] == "Ready" and each["status"] == "True"), None)
 
 
 def _revision(pod: JsonObject) -> str:

@@ -93,7 +93,9 @@ def test_observe_says_what_would_be_done_and_touches_nobody(story: Story) -> Non
     story.fleet.truncates(story.victim).touch()
     told = until("the pool to say what it would do", lambda: quarantine_is(story, "TokenMismatch"), seconds=90)
     assert told["message"].startswith(f"mode Observe, not done: cordon {story.victim}")
-    said = until("an event", lambda: events(story, "Cordoned", f"{story.victim}: mode Observe, not done"), seconds=10)
+    said = until(
+        "an event", lambda: events(story, "NotDone", f"{story.victim}: mode Observe, not done: Cordoned"), seconds=10
+    )
     assert all(each["type"] == "Warning" for each in said)
     throughout("nobody is touched", lambda: nobody_is_touched(story), seconds=WATCHED_SECONDS)
 

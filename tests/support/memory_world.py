@@ -392,7 +392,9 @@ class MemoryWorld(MemoryChildren):
         identity = server.identity(serving, self.mounted[name])
         ready = server.answers and identity.state == vocabulary.STATE_READY
         status = pod["status"]
-        status["conditions"] = [{"type": "Ready", "status": str(ready)}]
+        before: JsonObject = next(iter(status.get("conditions") or ()), {})
+        since = before["lastTransitionTime"] if before.get("status") == str(ready) else to_text(self.now)
+        status["conditions"] = [{"type": "Ready", "status": str(ready), "lastTransitionTime": since}]
         if server.boots != boots or "containerStatuses" not in status:
             self.counters.pop(name, None)
             running = {"running": {"startedAt": to_text(self.now)}}

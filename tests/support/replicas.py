@@ -107,6 +107,7 @@ def a_replica(name: str = "a", **fields: Any) -> Replica:
         address="10.0.0.1",
         serving=True,
         ready=True,
+        ready_since=NOW - 600,
         created_at=NOW - 600,
         container_started_at=NOW - 600,
         restarts=0,

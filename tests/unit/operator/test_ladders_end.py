@@ -62,6 +62,25 @@ def reasons(world: MemoryWorld) -> list[str]:
     return [event["reason"] for event in world.events.values()]
 
 
+async def test_a_replacement_that_loads_for_long_has_cured_nothing_yet() -> None:
+    world = await a_ready_pool()
+    while not world.evicted:
+        await faulty_for(world, 1)
+    world.live()
+    world.server(0).answers = False
+    await world.passes(1)
+    world.now += 600
+    await world.passes(1)
+    assert world.pool is not None
+    assert world.pool["status"]["revisions"][0]["attempts"] == 1, "it has not served for a moment"
+    world.server(0).answers = True
+    await world.passes(2)
+    assert world.pool["status"]["revisions"][0]["attempts"] == 1, "it has not served for long"
+    world.now += 61
+    await world.passes(1)
+    assert "attempts" not in world.pool["status"]["revisions"][0]
+
+
 async def test_what_restarts_do_not_cure_is_replaced_and_the_replacement_serves() -> None:
     world = await a_ready_pool()
     uid = world.server(0).uid

@@ -30,7 +30,7 @@ def a_pod(name: str = "a", **metadata: Any) -> dict[str, Any]:
         "status": {
             "phase": "Running",
             "podIP": "10.0.0.1",
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-30T12:00:00Z"}],
             "containerStatuses": [
                 {
                     "name": "encoder",

@@ -304,10 +304,10 @@ def test_next_to_a_cordoned_one_that_restarts_did_not_cure(sentence: str, peer: 
     assert verdicts(POOL, [A, peer, UNREPAIRED])["a"].reason == verdict, sentence
 
 
-def test_observe_would_ask_and_tells_what_is_known() -> None:
+def test_observe_asks_nobody_and_tells_what_is_known() -> None:
     pool = with_quarantine(mode="Observe")
     found = plan_for(pool, A, good("b"), good("c"))
-    assert (found.actions, told(found.withheld), found.next_look_at) == ((), ["b about a"], None)
+    assert (found.actions, told(found.withheld), found.next_look_at) == ((), ["cordon a"], None)
     assert verdicts(pool, [A, good("b"), good("c")])["a"].reason == "TokenMismatch"
     assert told(plan_for(pool, A, PASSING, good("c")).withheld) == ["cordon a"]
 
