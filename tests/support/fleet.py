@@ -58,7 +58,7 @@ class Fleet:
 
     def is_in_service(self, name: str) -> bool:
         """Whether the Service sends it requests."""
-        return self.pod(name)["status"]["podIP"] in kube.endpoints(self.name, self.namespace)
+        return self.pod(name)["status"].get("podIP") in kube.endpoints(self.name, self.namespace)
 
     def restarts(self) -> dict[str, int]:
         """How often each container was started again."""
