@@ -52,6 +52,17 @@ def overruling(replicas: Sequence[Replica], learned: Expected, max_distance: int
     return groups[0][0][1] if groups and 2 * len(groups[0]) > max(asked, len(replicas)) else None
 
 
+def is_undecided(replicas: Sequence[Replica], learned: Expected, max_distance: int, asked: int) -> bool:
+    """Whether those that differ from what was learned are of one mind, and more of the `asked` replicas are yet to
+    come: they tell who is right."""
+    differing = [
+        each
+        for each in replicas
+        if each.identity is not None and difference(each.identity, learned, max_distance) is not None
+    ]
+    return len(_alike(differing, max_distance)) == 1 and len(replicas) < asked
+
+
 def confirms(replicas: Sequence[Replica], pin: Expected, max_distance: int) -> bool:
     """Whether a replica that may teach measured what a pin, now taken back, said. A pin that none confirms was
     wrong: were it kept as if learned, every replica would be held until a person found out."""
