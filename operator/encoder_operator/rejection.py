@@ -4,7 +4,8 @@ Place: reconcile asks it after rollout, before status; recall and plan act on it
 reject what has no successor, or in any mode but Repair; what is left serves on then.
 
 A revision is rejected when it has been at fault (RevisionFault) for baseSeconds, or when maxRestarts replacements of
-its replicas repeated their fault. Where what is at fault is itself what was gone back to, it stays. Another spec
+its replicas repeated their fault. Where what is at fault is itself what was gone back to, it stays; where that never
+comes up at all, it is given up, or what was rejected would serve on with no way back to it. Another spec
 clears the way; the same one is tried again when the pool's annotation encoderpool.io/retry newly names its hash.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from encoder_operator import history, vocabulary
+from encoder_operator import history, manifests, vocabulary
 from encoder_operator.actions import is_cordoned_here
 from encoder_operator.eviction import End, Exhausted, Next
 from encoder_operator.observation import Observation
@@ -28,7 +29,14 @@ def settle(pool: EncoderPool, standing: Standing, observation: Observation, end:
     standing = replace(standing, revisions=revisions)
     if pool.spec.quarantine.mode is not Mode.REPAIR:
         return standing
-    bad = next((each for each in revisions if _is_bad(pool, standing, each, observation.at, end)), None)
+    bad = next(
+        (
+            each
+            for each in revisions
+            if _is_bad(pool, standing, each, observation.at, end) or _never_comes_up(standing, each, observation)
+        ),
+        None,
+    )
     return standing if bad is None else _without(standing, bad, to_text(observation.at))
 
 
@@ -112,6 +120,15 @@ def _is_bad(pool: EncoderPool, standing: Standing, revision: Revision, now: floa
 def _is_at_fault(pool: EncoderPool, revision: Revision, now: float) -> bool:
     at_fault = revision.reason == vocabulary.REVISION_FAULT
     return at_fault and now - to_seconds(revision.since) >= pool.spec.quarantine.base_seconds
+
+
+def _never_comes_up(standing: Standing, revision: Revision, observation: Observation) -> bool:
+    """Whether this was gone back to, and not one of its replicas is Ready long after they should be."""
+    if revision.role is not Role.TARGET or not any(each.role is Role.REJECTED for each in standing.revisions):
+        return False
+    workload = next((each for each in observation.workloads if each.revision == revision.hash), None)
+    stuck = workload is not None and workload.message is not None and workload.ready == 0 and workload.desired > 0
+    return stuck and observation.at - to_seconds(revision.since) >= manifests.PROGRESS_DEADLINE_SECONDS
 
 
 def _without(standing: Standing, bad: Revision, now: str) -> Standing:
