@@ -79,7 +79,9 @@ def _has_stalled(ladder: Ladder, replica: Replica, record: CordonRecord) -> bool
     due = record.next_attempt_at
     if due is not None and not _is_due(ladder, due):
         return False
-    begun = max(record.since, replica.container_started_at or 0.0, due if due is not None and due <= ladder.now else 0.0)
+    begun = max(record.since, record.ordered_at or 0.0, replica.container_started_at or 0.0)
+    if due is not None and due <= ladder.now:
+        begun = max(begun, due)
     obstructed = replica.identity is None and replica.obstacle is not None and replica.obstacle.lasting
     longest = _OBSTRUCTED_SECONDS if obstructed else manifests.PROGRESS_DEADLINE_SECONDS
     return ladder.now - begun >= longest
@@ -102,7 +104,7 @@ def _first_attempt(ladder: Ladder, replica: Replica, record: CordonRecord, ident
     if not ladder.restarts(replica):
         yield from _prove(ladder, replica, record, identity)
         return
-    begun = replace(record, attempt_boot_id=identity.boot_id)
+    begun = replace(record, attempt_boot_id=identity.boot_id, ordered_at=ladder.now)
     if replica.restart_order == _restart(begun, identity):
         return
     if _is_at_its_end(ladder, record, identity, in_vain=record.in_a_row - 1):
@@ -123,7 +125,9 @@ def _attempt_again(ladder: Ladder, replica: Replica, record: CordonRecord, ident
     if ladder.restarts(replica) and _is_at_its_end(ladder, record, identity, in_vain=in_vain):
         yield _evict(ladder, replica, record, identity)
     elif ladder.restarts(replica):
-        yield OrderRestart(replica=replica, record=again, order=_restart(again, identity))
+        yield OrderRestart(
+            replica=replica, record=replace(again, ordered_at=ladder.now), order=_restart(again, identity)
+        )
     else:
         yield from _prove(ladder, replica, again, identity)
 
@@ -168,7 +172,7 @@ def _ask(ladder: Ladder, replica: Replica, record: CordonRecord, order: Order, l
     if last.result is ProbeResult.FAILED and last.order_id is None and ladder.restarts(replica):
         yield _postpone(ladder, replica, record)
     elif last.result is not ProbeResult.RUNNING and replica.probe_order != order:
-        yield OrderProbe(replica=replica, record=record, order=order)
+        yield OrderProbe(replica=replica, record=replace(record, ordered_at=ladder.now), order=order)
 
 
 def _waits_for_lesson(ladder: Ladder) -> bool:

@@ -114,9 +114,7 @@ def opinion(bench: Bench, suspect: Replica, vouching: Sequence[Replica]) -> Opin
     return _unanswered(bench, suspect, vouching, answers)
 
 
-def _unanswered(
-    bench: Bench, suspect: Replica, vouching: Sequence[Replica], asked: Mapping[str, _Answer]
-) -> Opinion:
+def _unanswered(bench: Bench, suspect: Replica, vouching: Sequence[Replica], asked: Mapping[str, _Answer]) -> Opinion:
     """Nobody has answered, nobody will: whom to ask next, or why there is nobody left to ask."""
     reason = bench.own[suspect.name].reason
     able = sorted(each.name for each in vouching if may_be_asked(each) and each.name not in asked)

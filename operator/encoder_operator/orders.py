@@ -81,6 +81,7 @@ def render_record(record: CordonRecord) -> str:
             "attempt": record.attempt,
             "attemptBootId": record.attempt_boot_id,
             "nextAttemptAt": _optional_text(record.next_attempt_at),
+            "orderedAt": _optional_text(record.ordered_at),
             "evictionBlocked": record.eviction_blocked,
             "sizes": _sizes(record.sizes),
         }
@@ -121,6 +122,7 @@ def _record(value: Mapping[str, Any]) -> CordonRecord:
         next_attempt_at=_optional_seconds(value["nextAttemptAt"]),
         eviction_blocked=None if value.get("evictionBlocked") is None else str(value["evictionBlocked"]),
         sizes=_parse_sizes(value["sizes"]),
+        ordered_at=_optional_seconds(value.get("orderedAt")),
     )
 
 

@@ -92,8 +92,7 @@ def _goal(
         back = history.successor(kept, asked)
         if back is not None:
             begun = next((each for each in known if each.hash == back.hash), _begun(back.hash, at))
-            unchecked = back.expected is None and pool.spec.model.identity.policy is IdentityPolicy.PINNED
-            return replace(begun, expected=begun.expected or back.expected, unchecked=unchecked)
+            return replace(begun, expected=begun.expected or back.expected)
     found = next((each for each in known if each.hash == asked), _begun(asked, at))
     return replace(found, replaced=NEVER) if found.role is Role.REJECTED else found
 
@@ -167,9 +166,10 @@ def _under_policy(pool: EncoderPool, revision: Revision, target: str) -> Revisio
             return replace(revision, expected=None, pinned=False)
         case IdentityPolicy.PINNED, pinned if pinned is not None:
             expected = Expected(fingerprint=pinned.fingerprint, signature=pinned.signature)
-            if revision.hash == target or (revision.expected is None and not revision.unchecked):
+            if revision.hash == target:
                 return replace(revision, expected=expected, pinned=True)
-            return revision
+            # What served with nothing to be compared with goes on so: the pin is another's.
+            return replace(revision, unchecked=revision.expected is None)
         case _:
             return revision
 

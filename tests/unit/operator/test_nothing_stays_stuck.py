@@ -146,6 +146,20 @@ async def test_one_that_loads_for_long_after_its_restart_is_waited_for() -> None
     assert (world.record(0)["state"], labels(world)) == ("Released", ["true"] * 3)
 
 
+async def test_each_restart_is_given_its_time_however_long_the_cordon_lasts() -> None:
+    world = await a_ready_pool(quarantine=QUICK | {"maxSeconds": 6, "maxRestarts": 100})
+    server = await cordoned(world)
+    for _ in range(3):
+        world.now += HOUR
+        await passes(world, 8)
+    while server.obeyed[-1].startswith("probe"):
+        await passes(world, 1)
+    ends(world, "CrashLoopBackOff")
+    world.now += 600
+    await passes(world, 5)
+    assert world.evicted == []
+
+
 async def test_a_silent_replica_whose_eviction_is_refused_is_told_and_replaced_later() -> None:
     world = await a_ready_pool()
     server = await cordoned(world)
