@@ -66,7 +66,7 @@ def scales(handover: Handover) -> Scales:
         case Strategy.IN_PLACE:
             left = handover.left - 1 if _may_go_in_place(handover) else handover.left
             ready = sum(each.ready for each in _replicas(handover, handover.new))
-            return Scales(old=left, new=max(handover.wanted - left, ready))
+            return Scales(old=left, new=min(handover.wanted, max(handover.wanted - left, ready)))
         case Strategy.AUTO:
             left = handover.left - 1 if _may_go_for_an_accelerator(handover) else handover.left
             return Scales(old=None if left >= handover.wanted else left, new=None)

@@ -266,3 +266,15 @@ async def test_a_pin_on_what_comes_holds_nobody_who_serves_unchecked(matches: bo
         if each["kind"] == "Deployment"
     }
     assert images == {serving}
+
+
+async def test_fewer_asked_for_amid_a_rollout_in_place_are_fewer_in_the_end() -> None:
+    world = await a_ready_pool(replicas=4, rollout={"strategy": "InPlace"})
+    assert world.pool is not None
+    world.pool["spec"]["image"] = "encoder-server:2"
+    while len(in_the_new_one(world)) < 3:
+        await passes(world, 1)
+    world.pool["spec"]["replicas"] = 2
+    await passes(world, 20)
+    assert world.condition("Progressing")["reason"] == "AsExpected"
+    assert (len(world.servers), len(in_the_new_one(world))) == (2, 2)
