@@ -117,7 +117,11 @@ def opinion(bench: Bench, suspect: Replica, vouching: Sequence[Replica]) -> Opin
 def _unanswered(bench: Bench, suspect: Replica, vouching: Sequence[Replica], asked: Mapping[str, _Answer]) -> Opinion:
     """Nobody has answered, nobody will: whom to ask next, or why there is nobody left to ask."""
     reason = bench.own[suspect.name].reason
-    able = sorted(each.name for each in vouching if may_be_asked(each) and each.name not in asked)
+    able = [
+        each.name
+        for each in sorted(vouching, key=lambda each: (_was_deaf(each), each.name))
+        if may_be_asked(each) and each.name not in asked
+    ]
     taken = _taken(bench, suspect)
     free = tuple(name for name in able if name not in taken)
     if free and len(asked) < _MOST_ASKED:
@@ -134,6 +138,14 @@ def _unanswered(bench: Bench, suspect: Replica, vouching: Sequence[Replica], ask
         awaited = Awaited(reason=reason, peers=(), begun=False, open=False)
         return _awaited(awaited, "every peer has been asked about another replica, and that comes first")
     return Opinion(outcome=Outcome.IN_VAIN, message="no peer may be asked to probe the sizes that failed")
+
+
+def _was_deaf(peer: Replica) -> bool:
+    """Whether it never took up what this boot of it was asked last, about whomever: others are asked first."""
+    question, identity = peer.question, peer.identity
+    if question is None or identity is None or identity.boot_id != question.boot_id:
+        return False
+    return identity.probe is None or identity.probe.order_id != question.id
 
 
 def _awaited(awaited: Awaited, message: str) -> Opinion:

@@ -3,6 +3,7 @@ themselves."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -278,3 +279,31 @@ async def test_fewer_asked_for_amid_a_rollout_in_place_are_fewer_in_the_end() ->
     await passes(world, 20)
     assert world.condition("Progressing")["reason"] == "AsExpected"
     assert (len(world.servers), len(in_the_new_one(world))) == (2, 2)
+
+
+async def test_a_suspect_that_restarts_by_itself_is_not_asked_about_of_the_same_deaf_peer_for_ever() -> None:
+    world = await a_ready_pool()
+    world.server(0).fault = True
+    world.server(1).probing = Probing.UNHEARD
+    await passes(world, 10, 0)
+    assert labels(world) == ["true"] * 3
+    world.server(0).boot()
+    world.live()
+    await passes(world, 5, 0)
+    assert labels(world) == ["false", "true", "true"]
+    assert "passed a probe" in world.record(0)["message"]
+
+
+async def test_however_long_a_text_a_person_writes_the_status_stays_short() -> None:
+    world = await a_ready_pool()
+    record = {"times": 1, "attempt": 1, "attemptBootId": None, "nextAttemptAt": None, "sizes": [], "releasedAt": None}
+    text = "x" * 200_000
+    said = {"by": text, "state": "Cordoned", "reason": text, "message": text, "since": to_text(world.now)}
+    for index in range(3):
+        own = {"by": vocabulary.FIELD_MANAGER, "reason": "TokenMismatch"} if index == 0 else {}
+        metadata = world.pod(index)["metadata"]
+        metadata["annotations"][vocabulary.ANNOTATION_CORDON] = json.dumps(record | said | own)
+        metadata["labels"][vocabulary.LABEL_SERVING] = "false"
+    await passes(world, 1)
+    assert world.pool is not None
+    assert len(json.dumps(world.pool["status"])) < 20_000
