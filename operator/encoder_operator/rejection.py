@@ -29,15 +29,13 @@ def settle(pool: EncoderPool, standing: Standing, observation: Observation, end:
     standing = replace(standing, revisions=revisions)
     if pool.spec.quarantine.mode is not Mode.REPAIR:
         return standing
-    bad = next(
-        (
-            each
-            for each in revisions
-            if _is_bad(pool, standing, each, observation.at, end) or _never_comes_up(standing, each, observation)
-        ),
-        None,
-    )
-    return standing if bad is None else _without(standing, bad, to_text(observation.at))
+    now = to_text(observation.at)
+    for each in revisions:
+        if _is_bad(pool, standing, each, observation.at, end):
+            return _without(standing, each, vocabulary.REVISION_FAULT, now)
+        if _never_comes_up(standing, each, observation):
+            return _without(standing, each, vocabulary.DEADLINE_EXCEEDED, now)
+    return standing
 
 
 def is_given_up(standing: Standing, revision: str) -> bool:
@@ -131,8 +129,8 @@ def _never_comes_up(standing: Standing, revision: Revision, observation: Observa
     return stuck and observation.at - to_seconds(revision.since) >= manifests.PROGRESS_DEADLINE_SECONDS
 
 
-def _without(standing: Standing, bad: Revision, now: str) -> Standing:
-    given_up = replace(bad, role=Role.REJECTED, reason=vocabulary.REVISION_FAULT, since=now)
+def _without(standing: Standing, bad: Revision, reason: str, now: str) -> Standing:
+    given_up = replace(bad, role=Role.REJECTED, reason=reason, since=now)
     others = tuple(each for each in standing.revisions if each.hash != bad.hash)
     kept = history.without(standing.past.kept, [bad.hash])
     if not others:

@@ -323,6 +323,8 @@ async def test_what_is_gone_back_to_and_never_comes_up_is_given_up() -> None:
     await nothing_comes_up_of(world, first, 10)
     assert revisions(world) == [(second, "Current"), (first, "Rejected")]
     assert (images(world), world.condition()["reason"]) == ({"encoder-server:2"}, "AsExpected")
+    told = [each["message"] for each in world.events.values() if each["reason"] == "Rejected"]
+    assert f"revision {first}: DeadlineExceeded" in told
 
 
 async def test_the_one_before_is_gone_back_to_where_the_last_never_comes_up() -> None:
