@@ -296,7 +296,14 @@ async def test_a_suspect_that_restarts_by_itself_is_not_asked_about_of_the_same_
 
 async def test_however_long_a_text_a_person_writes_the_status_stays_short() -> None:
     world = await a_ready_pool()
-    record = {"times": 1, "attempt": 1, "attemptBootId": None, "nextAttemptAt": None, "sizes": [], "releasedAt": None}
+    record: dict[str, Any] = {
+        "times": 1,
+        "attempt": 1,
+        "attemptBootId": None,
+        "nextAttemptAt": None,
+        "sizes": [],
+        "releasedAt": None,
+    }
     text = "x" * 200_000
     said = {"by": text, "state": "Cordoned", "reason": text, "message": text, "since": to_text(world.now)}
     for index in range(3):
