@@ -41,15 +41,26 @@ def lesson(replicas: Sequence[Replica], max_distance: int) -> Lesson:
 
 
 def overruling(replicas: Sequence[Replica], learned: Expected, max_distance: int, asked: int) -> Expected | None:
-    """What more than half of the `asked` replicas of a revision teach alike, where each differs from what was
-    learned; None where what was learned stands."""
+    """What more than half of the `asked` replicas of a revision teach alike, and of those that there are where fewer
+    were asked for since; each differs from what was learned. None where what was learned stands."""
     against = [
         each
         for each in replicas
         if each.identity is not None and difference(each.identity, learned, max_distance) is not None
     ]
     groups = _alike(against, max_distance)
-    return groups[0][0][1] if groups and 2 * len(groups[0]) > asked else None
+    return groups[0][0][1] if groups and 2 * len(groups[0]) > max(asked, len(replicas)) else None
+
+
+def is_undecided(replicas: Sequence[Replica], learned: Expected, max_distance: int, asked: int) -> bool:
+    """Whether those that differ from what was learned are of one mind, and more of the `asked` replicas are yet to
+    come: they tell who is right."""
+    differing = [
+        each
+        for each in replicas
+        if each.identity is not None and difference(each.identity, learned, max_distance) is not None
+    ]
+    return len(_alike(differing, max_distance)) == 1 and len(replicas) < asked
 
 
 def confirms(replicas: Sequence[Replica], pin: Expected, max_distance: int) -> bool:

@@ -115,7 +115,8 @@ class CordonState(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CordonRecord:
     """The operator's own record on the pod (tests/contract/orders.json, `cordon`). Times are Unix seconds.
-    `times` counts all cordons, and names orders; `in_a_row` counts those that were not long ago."""
+    `times` counts all cordons, and names orders; `in_a_row` counts those that were not long ago. `ordered_at` is when
+    the replica was last ordered to do anything."""
 
     by: str
     state: CordonState
@@ -130,6 +131,7 @@ class CordonRecord:
     next_attempt_at: float | None
     eviction_blocked: str | None
     sizes: tuple[Size, ...]
+    ordered_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

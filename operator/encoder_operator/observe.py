@@ -40,6 +40,6 @@ async def observe(pool: EncoderPool, sources: Sources, now: float) -> Observatio
         at=now,
         workloads=tuple(sorted(map(workload_of, deployments), key=lambda each: each.revision)),
         replicas=tuple(replace(each, counts=counted.get(each.name)) for each in heard),
-        leaving=leaving_of(pods),
+        leaving=leaving_of(pods, now),
         evidence_problem=problem,
     )

@@ -67,6 +67,7 @@ class Bench:
 
 class _Answer(Enum):
     OPEN = "may still come"
+    UNREAD = "may be there, and cannot be read"
     PASSED = "passed"
     FAILED = "failed"
     NONE = "will not come"
@@ -110,18 +111,26 @@ def opinion(bench: Bench, suspect: Replica, vouching: Sequence[Replica]) -> Opin
         if answer is _Answer.OPEN:
             awaited = Awaited(reason=bench.own[suspect.name].reason, peers=(), begun=True, open=True)
             return _awaited(awaited, f"{name} is asked to probe the sizes that failed, and has not answered yet")
-    return _unanswered(bench, suspect, vouching, list(answers))
+    return _unanswered(bench, suspect, vouching, answers)
 
 
-def _unanswered(bench: Bench, suspect: Replica, vouching: Sequence[Replica], asked: list[str]) -> Opinion:
+def _unanswered(bench: Bench, suspect: Replica, vouching: Sequence[Replica], asked: Mapping[str, _Answer]) -> Opinion:
     """Nobody has answered, nobody will: whom to ask next, or why there is nobody left to ask."""
     reason = bench.own[suspect.name].reason
-    able = sorted(each.name for each in vouching if may_be_asked(each) and each.name not in asked)
+    able = [
+        each.name
+        for each in sorted(vouching, key=lambda each: (_was_deaf(each), each.name))
+        if may_be_asked(each) and each.name not in asked
+    ]
     taken = _taken(bench, suspect)
     free = tuple(name for name in able if name not in taken)
     if free and len(asked) < _MOST_ASKED:
         awaited = Awaited(reason=reason, peers=free, begun=bool(asked), open=False)
         return _awaited(awaited, f"{free[0]} has yet to probe the sizes that failed")
+    unread = [name for name, answer in asked.items() if answer is _Answer.UNREAD]
+    if unread:
+        awaited = Awaited(reason=reason, peers=(), begun=True, open=False)
+        return _awaited(awaited, f"{unread[0]} was asked to probe the sizes that failed, and cannot be read")
     if asked:
         message = f"asked to probe the sizes that failed, {', '.join(asked)} did not answer"
         return Opinion(outcome=Outcome.IN_VAIN, message=message)
@@ -129,6 +138,14 @@ def _unanswered(bench: Bench, suspect: Replica, vouching: Sequence[Replica], ask
         awaited = Awaited(reason=reason, peers=(), begun=False, open=False)
         return _awaited(awaited, "every peer has been asked about another replica, and that comes first")
     return Opinion(outcome=Outcome.IN_VAIN, message="no peer may be asked to probe the sizes that failed")
+
+
+def _was_deaf(peer: Replica) -> bool:
+    """Whether it never took up what this boot of it was asked last, about whomever: others are asked first."""
+    question, identity = peer.question, peer.identity
+    if question is None or identity is None or identity.boot_id != question.boot_id:
+        return False
+    return identity.probe is None or identity.probe.order_id != question.id
 
 
 def _awaited(awaited: Awaited, message: str) -> Opinion:
@@ -150,18 +167,20 @@ def _answer(bench: Bench, peer: Replica) -> _Answer:
     question, identity = peer.question, peer.identity
     if question is None:
         return _Answer.NONE
-    if identity is None:
-        # It serves, and was not read this time: what it has said may stand.
-        return _Answer.OPEN if peer.ready else _Answer.NONE
-    if identity.boot_id != question.boot_id or not _is_to_be_believed(bench, peer):
-        return _Answer.NONE
     limits, waited = bench.pool.spec, abs(bench.at - question.asked_at)
     patience = max(_HEARD_BY_SECONDS, _HEARD_BY_EVALUATIONS * float(limits.integrity.evaluation_seconds))
+    longest = patience + _DEADLINES * limits.server.deadline_seconds
+    if identity is None:
+        # It serves, and was not read this time: what it has said may stand, yet others may be heard meanwhile.
+        unread = _Answer.OPEN if waited < longest else _Answer.UNREAD
+        return unread if peer.ready else _Answer.NONE
+    if identity.boot_id != question.boot_id or not _is_to_be_believed(bench, peer):
+        return _Answer.NONE
     probe = identity.probe
     if probe is None or probe.order_id != question.id:
         return _Answer.OPEN if waited < patience else _Answer.NONE
     if probe.result is ProbeResult.RUNNING:
-        return _Answer.OPEN if waited < patience + _DEADLINES * limits.server.deadline_seconds else _Answer.NONE
+        return _Answer.OPEN if waited < longest else _Answer.NONE
     if _failure(peer) is not None:
         return _Answer.FAILED
     # What a server left out, or did not live to tell, has not passed.

@@ -18,6 +18,8 @@ from encoder_operator.timestamps import to_seconds, to_text
 _MOST_TIMES = 2**31 - 1
 # What a server takes as an order's id is bounded, and another's boot id is that one's own to say.
 _LONGEST_BOOT = 64
+# What a person wrote into a record is told in a status, which the API server bounds as a whole.
+_LONGEST_TEXT = 1024
 _QUESTION_ID = re.compile(r"(opinion-.*-[0-9]{1,10})-([0-9]{1,10})", re.DOTALL)
 
 
@@ -81,6 +83,7 @@ def render_record(record: CordonRecord) -> str:
             "attempt": record.attempt,
             "attemptBootId": record.attempt_boot_id,
             "nextAttemptAt": _optional_text(record.next_attempt_at),
+            "orderedAt": _optional_text(record.ordered_at),
             "evictionBlocked": record.eviction_blocked,
             "sizes": _sizes(record.sizes),
         }
@@ -107,10 +110,10 @@ def _object(text: str | None) -> Mapping[str, Any]:
 
 def _record(value: Mapping[str, Any]) -> CordonRecord:
     return CordonRecord(
-        by=str(value["by"]),
+        by=str(value["by"])[:_LONGEST_TEXT],
         state=CordonState(value["state"]),
-        reason=str(value["reason"]),
-        message=str(value["message"]),
+        reason=str(value["reason"])[:_LONGEST_TEXT],
+        message=str(value["message"])[:_LONGEST_TEXT],
         since=to_seconds(value["since"]),
         released_at=_optional_seconds(value["releasedAt"]),
         times=int(value["times"]),
@@ -119,8 +122,11 @@ def _record(value: Mapping[str, Any]) -> CordonRecord:
         attempt=int(value["attempt"]),
         attempt_boot_id=None if value["attemptBootId"] is None else str(value["attemptBootId"]),
         next_attempt_at=_optional_seconds(value["nextAttemptAt"]),
-        eviction_blocked=None if value.get("evictionBlocked") is None else str(value["evictionBlocked"]),
+        eviction_blocked=None
+        if value.get("evictionBlocked") is None
+        else str(value["evictionBlocked"])[:_LONGEST_TEXT],
         sizes=_parse_sizes(value["sizes"]),
+        ordered_at=_optional_seconds(value.get("orderedAt")),
     )
 
 

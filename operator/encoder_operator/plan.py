@@ -75,11 +75,12 @@ def plan(pool: EncoderPool, standing: Standing) -> Plan:
 
 
 def _policy(pool: EncoderPool, standing: Standing, revision: str) -> IdentityPolicy:
-    """The policy that a revision's replicas are told: after Off, Learn waits until there is something to tell."""
+    """The policy that a revision's replicas are told: after Off, Learn waits until there is something to tell, and a
+    pin that speaks of another revision holds nobody who served unchecked."""
     policy = pool.spec.model.identity.policy
     known = next((each for each in standing.revisions if each.hash == revision), None)
-    waits = known is not None and known.unchecked and known.expected is None
-    return IdentityPolicy.OFF if policy is IdentityPolicy.LEARN and waits else policy
+    unchecked = known is not None and known.unchecked and known.expected is None
+    return IdentityPolicy.OFF if unchecked else policy
 
 
 def _history(pool: EncoderPool, standing: Standing) -> tuple[dict[str, Any], ...]:

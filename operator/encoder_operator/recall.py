@@ -52,6 +52,9 @@ def recall(pool: EncoderPool, children: Children, now: float) -> Standing:
         # A rejected revision serves on until its successor does.
         current = next((each for each in rejected if each.hash in deployed), None)
     goal = _goal(asked, known, rejected, kept, current, at)
+    if current is not None and goal is not None and goal.hash == current.hash and current.role is Role.REJECTED:
+        # Nothing is left to go back to: it is tried again in its own place.
+        current = None
     live = [] if current is None else [current]
     if goal is not None and (current is None or current.hash != goal.hash):
         live.append(replace(goal, role=Role.TARGET))
@@ -163,9 +166,10 @@ def _under_policy(pool: EncoderPool, revision: Revision, target: str) -> Revisio
             return replace(revision, expected=None, pinned=False)
         case IdentityPolicy.PINNED, pinned if pinned is not None:
             expected = Expected(fingerprint=pinned.fingerprint, signature=pinned.signature)
-            if revision.hash == target or revision.expected is None:
+            if revision.hash == target:
                 return replace(revision, expected=expected, pinned=True)
-            return revision
+            # What served with nothing to be compared with goes on so: the pin is another's.
+            return replace(revision, unchecked=revision.expected is None)
         case _:
             return revision
 

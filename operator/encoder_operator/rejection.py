@@ -4,7 +4,8 @@ Place: reconcile asks it after rollout, before status; recall and plan act on it
 reject what has no successor, or in any mode but Repair; what is left serves on then.
 
 A revision is rejected when it has been at fault (RevisionFault) for baseSeconds, or when maxRestarts replacements of
-its replicas repeated their fault. Where what is at fault is itself what was gone back to, it stays. Another spec
+its replicas repeated their fault. Where what is at fault is itself what was gone back to, it stays; where that never
+comes up at all, it is given up, or what was rejected would serve on with no way back to it. Another spec
 clears the way; the same one is tried again when the pool's annotation encoderpool.io/retry newly names its hash.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from encoder_operator import history, vocabulary
+from encoder_operator import history, manifests, vocabulary
 from encoder_operator.actions import is_cordoned_here
 from encoder_operator.eviction import End, Exhausted, Next
 from encoder_operator.observation import Observation
@@ -28,8 +29,13 @@ def settle(pool: EncoderPool, standing: Standing, observation: Observation, end:
     standing = replace(standing, revisions=revisions)
     if pool.spec.quarantine.mode is not Mode.REPAIR:
         return standing
-    bad = next((each for each in revisions if _is_bad(pool, standing, each, observation.at, end)), None)
-    return standing if bad is None else _without(standing, bad, to_text(observation.at))
+    now = to_text(observation.at)
+    for each in revisions:
+        if _is_bad(pool, standing, each, observation.at, end):
+            return _without(standing, each, vocabulary.REVISION_FAULT, now)
+        if _never_comes_up(standing, each, observation):
+            return _without(standing, each, vocabulary.DEADLINE_EXCEEDED, now)
+    return standing
 
 
 def is_given_up(standing: Standing, revision: str) -> bool:
@@ -114,8 +120,17 @@ def _is_at_fault(pool: EncoderPool, revision: Revision, now: float) -> bool:
     return at_fault and now - to_seconds(revision.since) >= pool.spec.quarantine.base_seconds
 
 
-def _without(standing: Standing, bad: Revision, now: str) -> Standing:
-    given_up = replace(bad, role=Role.REJECTED, reason=vocabulary.REVISION_FAULT, since=now)
+def _never_comes_up(standing: Standing, revision: Revision, observation: Observation) -> bool:
+    """Whether this was gone back to, and not one of its replicas is Ready long after they should be."""
+    if revision.role is not Role.TARGET or not any(each.role is Role.REJECTED for each in standing.revisions):
+        return False
+    workload = next((each for each in observation.workloads if each.revision == revision.hash), None)
+    stuck = workload is not None and workload.message is not None and workload.ready == 0 and workload.desired > 0
+    return stuck and observation.at - to_seconds(revision.since) >= manifests.PROGRESS_DEADLINE_SECONDS
+
+
+def _without(standing: Standing, bad: Revision, reason: str, now: str) -> Standing:
+    given_up = replace(bad, role=Role.REJECTED, reason=reason, since=now)
     others = tuple(each for each in standing.revisions if each.hash != bad.hash)
     kept = history.without(standing.past.kept, [bad.hash])
     if not others:

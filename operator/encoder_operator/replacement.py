@@ -5,6 +5,9 @@ could not use its accelerator, take two at once, or take one while an earlier st
 
 Surge brings the new revision up beside the old one. InPlace lets one old replica go for each new one. Auto surges,
 and replaces only where new replicas find no accelerator.
+
+Where new replicas measured two identities and it takes more of them to tell which is right, those that are held are
+as good as up: no further one would ever come, and nobody would know.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from encoder_operator.budget import serves
 from encoder_operator.observation import Observation, Replica
 from encoder_operator.spec import EncoderPool, Strategy
 from encoder_operator.standing import Revision
@@ -33,13 +37,15 @@ class Scales:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
-    """One revision taking another's place; `held` is how many accelerators a replica of the old one has."""
+    """One revision taking another's place; `held` is how many accelerators a replica of the old one has. `undecided`:
+    only more replicas of the new one can tell what its identity is."""
 
     pool: EncoderPool
     old: Revision
     new: Revision
     held: int
     observation: Observation
+    undecided: bool = False
 
     @property
     def wanted(self) -> int:
@@ -60,7 +66,7 @@ def scales(handover: Handover) -> Scales:
         case Strategy.IN_PLACE:
             left = handover.left - 1 if _may_go_in_place(handover) else handover.left
             ready = sum(each.ready for each in _replicas(handover, handover.new))
-            return Scales(old=left, new=max(handover.wanted - left, ready))
+            return Scales(old=left, new=min(handover.wanted, max(handover.wanted - left, ready)))
         case Strategy.AUTO:
             left = handover.left - 1 if _may_go_for_an_accelerator(handover) else handover.left
             return Scales(old=None if left >= handover.wanted else left, new=None)
@@ -87,9 +93,9 @@ def held_accelerators(pool: EncoderPool, template: Mapping[str, Any]) -> int:
 
 
 def _may_go_in_place(handover: Handover) -> bool:
-    coming = [each for each in _replicas(handover, handover.new) if not each.ready]
+    coming = [each for each in _replicas(handover, handover.new) if not _is_up(handover, each)]
     complete = len(_replicas(handover, handover.new)) >= handover.wanted - handover.left
-    return handover.left > 0 and complete and not coming and _last_step_is_done(handover)
+    return handover.left > 0 and complete and not coming and _last_step_is_done(handover) and _may_be_spared(handover)
 
 
 def _may_go_for_an_accelerator(handover: Handover) -> bool:
@@ -99,13 +105,23 @@ def _may_go_for_an_accelerator(handover: Handover) -> bool:
     new = _replicas(handover, handover.new)
     waiting = [each for each in new if each.unschedulable and accelerator.is_wanting(each.unschedulable)]
     placed = [each for each in new if each.unschedulable is None]
-    if not waiting or not all(each.ready for each in placed):
+    if not waiting or not all(_is_up(handover, each) for each in placed) or not _may_be_spared(handover):
         return False
     # What went so far is enough for one more: somebody else has it, and would have the next one too.
     freed = (handover.wanted - handover.left) * handover.held
     if freed >= (len(placed) + 1) * accelerator.count:
         return False
     return _last_step_is_done(handover) and _has_settled(handover)
+
+
+def _is_up(handover: Handover, replica: Replica) -> bool:
+    return replica.ready or (handover.undecided and replica.identity is not None and replica.identity.is_measured)
+
+
+def _may_be_spared(handover: Handover) -> bool:
+    """Whether enough serve without one more of the old ones, where new ones are held."""
+    least = max(1, handover.pool.spec.quarantine.min_serving)
+    return not handover.undecided or sum(map(serves, handover.observation.replicas)) > least
 
 
 def _last_step_is_done(handover: Handover) -> bool:

@@ -17,6 +17,7 @@ from encoder_operator.timestamps import to_seconds
 JsonObject = Mapping[str, Any]
 
 _FINISHED = ("Succeeded", "Failed")
+_OVERDUE_SECONDS = 600.0
 
 
 def replicas_of(pods: Iterable[JsonObject]) -> tuple[Replica, ...]:
@@ -25,10 +26,11 @@ def replicas_of(pods: Iterable[JsonObject]) -> tuple[Replica, ...]:
     return tuple(sorted(map(_replica, here), key=lambda each: each.name))
 
 
-def leaving_of(pods: Iterable[JsonObject]) -> frozenset[str]:
-    """The revisions of which a pod is ending: until it has, what it was given is not free."""
+def leaving_of(pods: Iterable[JsonObject], now: float) -> frozenset[str]:
+    """The revisions of which a pod is ending: until it has, what it was given is not free. One that is long overdue
+    is on a node that is gone, and ends when a person says so: nobody waits for that."""
     ending = [pod for pod in pods if _is_leaving(pod) and (pod.get("status") or {}).get("phase") not in _FINISHED]
-    return frozenset(map(_revision, ending))
+    return frozenset(_revision(pod) for pod in ending if not _is_overdue(pod, now))
 
 
 def workload_of(deployment: JsonObject) -> Workload:
@@ -47,6 +49,12 @@ def workload_of(deployment: JsonObject) -> Workload:
 def _is_leaving(pod: JsonObject) -> bool:
     leaving = pod["metadata"].get("deletionTimestamp") is not None
     return leaving or (pod.get("status") or {}).get("phase") in _FINISHED
+
+
+def _is_overdue(pod: JsonObject, now: float) -> bool:
+    """The API server's deletionTimestamp is when the pod's grace ends."""
+    due = pod["metadata"].get("deletionTimestamp")
+    return due is not None and now - to_seconds(due) >= _OVERDUE_SECONDS
 
 
 def _replica(pod: JsonObject) -> Replica:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from encoder_operator.learning import confirms, lesson, overruling
+from encoder_operator import vocabulary
+from encoder_operator.learning import confirms, is_undecided, lesson, overruling
 from encoder_operator.observation import Observation
 from encoder_operator.replacement import Handover, held_accelerators, scales
 from encoder_operator.spec import EncoderPool, IdentityPolicy
@@ -28,8 +29,10 @@ def advance(pool: EncoderPool, standing: Standing, observation: Observation, jud
         over = tuple(each for each in revisions if each.role is Role.REJECTED)
         past = replace(past, rejected=over + past.rejected)
         revisions = [replace(target, role=Role.CURRENT, scale=None)]
-    elif target is not None and len(revisions) > 1 and not _is_bad(verdicts.get(target.hash)):
-        revisions = _scaled(pool, standing, observation, revisions)
+    elif target is not None and len(revisions) > 1:
+        undecided = _is_undecided(pool, target, observation, verdicts.get(target.hash))
+        if undecided or not _is_bad(verdicts.get(target.hash)):
+            revisions = _scaled(pool, standing, observation, revisions, undecided=undecided)
     before = {each.hash: each for each in standing.revisions}
     told = [_told(before[each.hash], each, verdicts.get(each.hash), to_text(observation.at)) for each in revisions]
     return Standing(revisions=tuple(told), templates=standing.templates, past=past)
@@ -68,16 +71,31 @@ def _is_complete(pool: EncoderPool, target: Revision, observation: Observation, 
     return workload is not None and workload.desired == pool.spec.replicas and workload.ready >= workload.desired
 
 
+def _is_undecided(pool: EncoderPool, target: Revision, observation: Observation, verdict: Verdict | None) -> bool:
+    """Whether what was learned is suspect, and replicas that are yet to come may overrule it."""
+    if target.expected is None or verdict is None or verdict.reason != vocabulary.REFERENCE_SUSPECT:
+        return False
+    replicas = [each for each in observation.replicas if each.revision == target.hash and each.unschedulable is None]
+    allowed = pool.spec.model.identity.max_signature_distance
+    return is_undecided(replicas, target.expected, allowed, pool.spec.replicas)
+
+
 def _is_bad(verdict: Verdict | None) -> bool:
     return verdict is not None and verdict.result is Result.BAD
 
 
 def _scaled(
-    pool: EncoderPool, standing: Standing, observation: Observation, revisions: Sequence[Revision]
+    pool: EncoderPool,
+    standing: Standing,
+    observation: Observation,
+    revisions: Sequence[Revision],
+    *,
+    undecided: bool,
 ) -> list[Revision]:
     old, new = sorted(revisions, key=lambda each: each.role is Role.TARGET)
     held = held_accelerators(pool, standing.templates.get(old.hash, {}))
-    found = scales(Handover(pool=pool, old=old, new=new, held=held, observation=observation))
+    handover = Handover(pool=pool, old=old, new=new, held=held, observation=observation, undecided=undecided)
+    found = scales(handover)
     return [replace(old, scale=found.old), replace(new, scale=found.new)]
 
 

@@ -294,3 +294,50 @@ async def test_another_spec_clears_the_way() -> None:
     await world.passes(8)
     assert revisions(world) == [(asked(world), "Current"), (bad, "Rejected")]
     assert images(world) == {"encoder-server:3"}
+
+
+async def nothing_comes_up_of(world: MemoryWorld, revision: str, passes: int, *at_fault: str) -> None:
+    """Passes in which no replica of this revision answers, and its Deployment says that it gave up waiting."""
+    for _ in range(passes):
+        for name, server in world.servers.items():
+            server.answers = revision not in name
+        world.live()
+        for (kind, name), each in world.objects.items():
+            if kind is ChildKind.DEPLOYMENT and revision in name:
+                told = {"type": "Progressing", "status": "False", "message": "exceeded its progress deadline"}
+                each["status"]["conditions"] = [told]
+        await all_at_fault(world, 1, *at_fault)
+
+
+async def test_what_is_gone_back_to_and_never_comes_up_is_given_up() -> None:
+    world = await a_ready_pool(baseSeconds=5)
+    first = asked(world)
+    await roll_out(world, "encoder-server:2")
+    second = asked(world)
+    await all_at_fault(world, 6, second)
+    await nothing_comes_up_of(world, first, 5, second)
+    assert revisions(world) == [(second, "Rejected"), (first, "Target")], "it may come up still"
+    world.now += 3700
+    await nothing_comes_up_of(world, first, 5)
+    world.now += 3700
+    await nothing_comes_up_of(world, first, 10)
+    assert revisions(world) == [(second, "Current"), (first, "Rejected")]
+    assert (images(world), world.condition()["reason"]) == ({"encoder-server:2"}, "AsExpected")
+    told = [each["message"] for each in world.events.values() if each["reason"] == "Rejected"]
+    assert f"revision {first}: DeadlineExceeded" in told
+
+
+async def test_the_one_before_is_gone_back_to_where_the_last_never_comes_up() -> None:
+    world = await a_ready_pool(baseSeconds=5)
+    first = asked(world)
+    await roll_out(world, "encoder-server:2")
+    second = asked(world)
+    await roll_out(world, "encoder-server:3")
+    third = asked(world)
+    await all_at_fault(world, 6, third)
+    for _ in range(2):
+        await nothing_comes_up_of(world, second, 5, third)
+        world.now += 3700
+    await nothing_comes_up_of(world, second, 12, third)
+    assert revisions(world)[0] == (first, "Current")
+    assert images(world) == {"encoder-server:1"}

@@ -16,6 +16,7 @@ from encoder_operator.identities import HttpIdentities
 from encoder_operator.observation import Obstacle, ProbeResult, Replica
 from encoder_operator.orders import render_record
 from encoder_operator.replicas import leaving_of, replicas_of, workload_of
+from encoder_operator.timestamps import to_seconds
 from tests.support.replicas import a_record, a_replica
 
 IDENTITY = json.loads((Path(__file__).parents[2] / "contract" / "identity.json").read_text())
@@ -155,7 +156,9 @@ def test_a_pod_that_finds_no_node_says_what_the_scheduler_says() -> None:
 def test_a_pod_that_is_ending_is_told_by_its_revision() -> None:
     ending = a_pod("b", deletionTimestamp="2026-11-30T12:00:00Z")
     ending["metadata"]["labels"][vocabulary.LABEL_REVISION] = "old"
-    assert leaving_of([ending, a_pod("a")]) == {"old"}
+    due = to_seconds("2026-11-30T12:00:00Z")
+    assert leaving_of([ending, a_pod("a")], due + 60) == {"old"}
+    assert leaving_of([ending, a_pod("a")], due + 600) == set(), "its node is gone, and nothing waits for it"
 
 
 def test_a_deployment_that_cannot_make_pods_says_why() -> None:

@@ -52,10 +52,11 @@ def decided(
     at: float = NOW + 60,
     leaving: frozenset[str] = frozenset(),
     held: int = 1,
+    undecided: bool = False,
 ) -> Scales:
     old, new = revisions(*scaled)
     world = replace(observed(replicas, at=at), leaving=leaving)
-    return scales(Handover(pool=pool, old=old, new=new, held=held, observation=world))
+    return scales(Handover(pool=pool, old=old, new=new, held=held, observation=world, undecided=undecided))
 
 
 AS_ASKED = Scales(old=None, new=None)
@@ -68,6 +69,21 @@ def test_with_spare_accelerators_the_old_revision_stays_whole() -> None:
 
 def test_where_new_replicas_find_none_one_old_replica_goes() -> None:
     assert decided(gpu_pool(), [*of("old", 3), *waiting(3)]) == Scales(old=2, new=None)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "old", "undecided", "left"),
+    [
+        ("one more may tell who is right", 3, True, 2),
+        ("one that is held is no better than one that is coming up", 3, False, 3),
+        ("not where too few would serve", 0, True, 3),
+    ],
+)
+def test_where_new_replicas_disagree_another_old_one_goes(sentence: str, old: int, undecided: bool, left: int) -> None:
+    new = [*of("new", 1, ready=True), *of("new", 1, ready=False), *waiting(3)]
+    serving = [*of("old", old), *of("old", 3 - old, ready=False)]
+    found = decided(gpu_pool(replicas=5), [*serving, *new], scaled=(3, None), undecided=undecided)
+    assert found == Scales(old=left, new=None), sentence
 
 
 def test_a_single_replica_with_the_only_accelerator_goes_first() -> None:

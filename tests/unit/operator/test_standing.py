@@ -208,6 +208,12 @@ def test_until_a_revision_serves_in_full_a_majority_overrules_what_was_learned(
     assert found.fingerprint == learned, sentence
 
 
+@pytest.mark.parametrize("asked", [0, 1])
+def test_fewer_being_asked_for_makes_one_of_many_no_majority(asked: int) -> None:
+    replicas = [learning("a", OTHER_FINGERPRINT), learning("b"), learning("c")]
+    assert advanced(a_pool(replicas=asked), standing(role=Role.TARGET), replicas).revisions[0].expected == EXPECTED
+
+
 def test_replicas_that_disagree_among_themselves_overrule_nothing() -> None:
     replicas = [learning("a", "aa" * 32), learning("b", "bb" * 32), learning("c", probe=FAILED)]
     found = advanced(POOL, standing(role=Role.TARGET), replicas).revisions[0]
