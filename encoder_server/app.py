@@ -199,6 +199,7 @@ async def start(app: web.Application) -> web.AppRunner:
         app,
         app[keys.CONNECTIONS],
         access_log=None,
+        auto_decompress=False,  # `inflate` does it, off the event loop.
         handler_cancellation=True,
         keepalive_timeout=app[keys.SETTINGS].idle_seconds,
         shutdown_timeout=_WRITE_SECONDS,

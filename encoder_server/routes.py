@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from encoder_server import keys
+from encoder_server import inflate, keys
 from encoder_server.errors import BadRequestError, CrowdedError, EncoderServerError, LimitExceededError
 from encoder_server.lifecycle import State
 from encoder_server.media import FORMATS
@@ -61,26 +61,27 @@ def _call(request: web.Request, stream: Stream) -> Call:
     length = request.content_length
     if length is not None and length > most:
         raise LimitExceededError(f"body: {length} bytes; the limit is {most}")
-    # Compressed, or sent in chunks: the length says nothing of what will be held.
-    plain = length is not None and "Content-Encoding" not in request.headers
+    encoding = ", ".join(request.headers.getall("Content-Encoding", ())).strip().lower()
     return Call(
         request_id=request[keys.REQUEST_ID],
         accept=", ".join(request.headers.getall("Accept", ())),
         content_type=request.headers.get("Content-Type"),
-        most_bytes=length if plain and length is not None else most,
-        read=_reader(request, most),
+        # Compressed, or sent in chunks: the length says nothing of what will be held.
+        most_bytes=length if length is not None and encoding in inflate.PLAIN else most,
+        read=_reader(request, encoding, most),
         tell=stream.promise,
     )
 
 
-def _reader(request: web.Request, most: int) -> Callable[[], Awaitable[bytes]]:
+def _reader(request: web.Request, encoding: str, most: int) -> Callable[[], Awaitable[bytes]]:
     async def read() -> bytes:
         try:
-            return await request.read()
+            data = await request.read()
         except web.HTTPRequestEntityTooLarge:
             raise LimitExceededError(f"body: more than {most} bytes; the limit is {most}") from None
         except (web.RequestPayloadError, ConnectionError):
             raise BadRequestError("body: ended before its end, or is not encoded as its headers say") from None
+        return data if encoding in inflate.PLAIN else await asyncio.to_thread(inflate.inflate, data, encoding, most)
 
     return read
 
