@@ -164,6 +164,8 @@ async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
         return answer
     except web.HTTPException as refused:
         return _render(request, errors.BadRequestError(f"the request cannot be read ({refused.status})"))
+    except ConnectionError:
+        raise
     except Exception:
         _LOG.exception("request_crashed", extra={"request_id": request[keys.REQUEST_ID]})
         return _render(request, errors.InternalError("an internal fault; the log has more"))

@@ -133,7 +133,9 @@ class _Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what never became a request of the app, or left it without an answer."""
+        """Answer what never became a request of the app, or left it without an answer; not who has left."""
+        if isinstance(exc, ConnectionError):
+            raise exc
         if status < 500:
             error: errors.EncoderServerError = errors.BadRequestError("the request is not HTTP that is read here")
             _LOG.info("request_unreadable", extra={"status": status, "kind": type(exc).__name__})

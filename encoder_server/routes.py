@@ -46,8 +46,8 @@ async def _encode(request: web.Request) -> web.StreamResponse:
     except EncoderServerError as error:
         code = error.code
         raise
-    except asyncio.CancelledError:
-        code = "cancelled"
+    except (asyncio.CancelledError, ConnectionError):
+        code = "cancelled"  # Who leaves while the promises are written is heard of by whichever comes first.
         raise
     finally:
         requests.labels(code).inc()
