@@ -114,7 +114,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn whatever a handler does into an answer, and write it while the connection counts as busy."""
     given = request.headers.get(keys.REQUEST_ID_HEADER, "")
     request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
-    with request.app[keys.CONNECTIONS].busy(request.protocol):
+    with request.app[keys.CONNECTIONS].busy(request.protocol), contextlib.ExitStack() as request[keys.HELD]:
         answer = await _handle(request, handler)
         try:
             async with asyncio.timeout(request.app[keys.SETTINGS].limits.deadline_seconds):

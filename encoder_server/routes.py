@@ -70,6 +70,7 @@ def _call(request: web.Request, stream: Stream) -> Call:
         most_bytes=length if length is not None and encoding in inflate.PLAIN else most,
         read=_reader(request, encoding, most),
         tell=stream.promise,
+        held=request[keys.HELD],
     )
 
 
