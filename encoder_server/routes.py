@@ -76,12 +76,19 @@ def _call(request: web.Request, stream: Stream) -> Call:
 
 def _reader(request: web.Request, encoding: str, most: int) -> Callable[[], Awaitable[bytes]]:
     async def read() -> bytes:
+        # Not by the framework's own `read`, which keeps what it read for as long as the request lives.
+        parts: list[bytes] = []
+        size = 0
         try:
-            data = await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise LimitExceededError(f"body: more than {most} bytes; the limit is {most}") from None
+            async for part in request.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > most:
+                    raise LimitExceededError(f"body: more than {most} bytes; the limit is {most}")
         except (web.RequestPayloadError, ConnectionError):
             raise BadRequestError("body: ended before its end, or is not encoded as its headers say") from None
+        data = b"".join(parts)
+        parts.clear()
         return data if encoding in inflate.PLAIN else await asyncio.to_thread(inflate.inflate, data, encoding, most)
 
     return read

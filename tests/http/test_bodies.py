@@ -1,15 +1,19 @@
 """Bodies that came compressed: read within the limit of plain ones, and at nobody else's cost."""
 
 import asyncio
+import base64
 import gzip
 import json
+import tracemalloc
 import zlib
+from collections.abc import AsyncIterator
 from time import perf_counter
 
 import pytest
 
+from tests.http.test_engine_faults import open_gate
 from tests.http.test_limits import connect
-from tests.http.under_test import Start, items
+from tests.http.under_test import Checkpoint, Start, items, picture
 
 BODY = json.dumps(items((56, 56))).encode()
 RAW_DEFLATE = zlib.compressobj(wbits=-zlib.MAX_WBITS)
@@ -68,3 +72,29 @@ async def test_a_body_that_inflates_beyond_the_limit_is_refused_and_stops_nobody
     # Inflated to its end, it would be 3.9 GB.
     assert perf_counter() - began < 3
     writer.close()
+
+
+async def test_a_body_is_not_held_beside_its_media(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(sizes={"112x56": "gate"})
+    server = await start()
+    picture_file = base64.b64decode(picture(112, 56))
+    padded = base64.b64encode(picture_file + bytes(-len(picture_file) % 3))
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b'{"items": [{"modality": "image", "data": "' + padded
+        zeros = b"AAAA" * 2**18
+        for _ in range(16):
+            yield zeros
+        yield b'"}]}'
+
+    tracemalloc.start()
+    try:
+        waiting = asyncio.create_task(server.encode(pieces()))
+        await server.until_taken()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The picture has twelve of the sixteen million bytes of its body.
+    assert held < 20_000_000
+    await open_gate(server.model)
+    assert (await waiting).status == 200
