@@ -87,6 +87,10 @@ def _reader(request: web.Request, encoding: str, most: int) -> Callable[[], Awai
                     raise LimitExceededError(f"body: more than {most} bytes; the limit is {most}")
         except (web.RequestPayloadError, ConnectionError):
             raise BadRequestError("body: ended before its end, or is not encoded as its headers say") from None
+        except RuntimeError:
+            if request.transport is not None:
+                raise
+            raise ConnectionResetError from None  # The connection made room for another before this was read.
         data = b"".join(parts)
         parts.clear()
         return data if encoding in inflate.PLAIN else await asyncio.to_thread(inflate.inflate, data, encoding, most)
