@@ -114,7 +114,7 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn whatever a handler does into an answer, and write it while the connection counts as busy."""
     given = request.headers.get(keys.REQUEST_ID_HEADER, "")
     request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
-    with request.app[keys.CONNECTIONS].busy(request.protocol):
+    with request.app[keys.CONNECTIONS].busy(request.protocol), contextlib.ExitStack() as request[keys.HELD]:
         answer = await _handle(request, handler)
         try:
             async with asyncio.timeout(request.app[keys.SETTINGS].limits.deadline_seconds):
@@ -164,6 +164,8 @@ async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
         return answer
     except web.HTTPException as refused:
         return _render(request, errors.BadRequestError(f"the request cannot be read ({refused.status})"))
+    except ConnectionError:
+        raise
     except Exception:
         _LOG.exception("request_crashed", extra={"request_id": request[keys.REQUEST_ID]})
         return _render(request, errors.InternalError("an internal fault; the log has more"))
@@ -199,6 +201,7 @@ async def start(app: web.Application) -> web.AppRunner:
         app,
         app[keys.CONNECTIONS],
         access_log=None,
+        auto_decompress=False,  # `inflate` does it, off the event loop.
         handler_cancellation=True,
         keepalive_timeout=app[keys.SETTINGS].idle_seconds,
         shutdown_timeout=_WRITE_SECONDS,

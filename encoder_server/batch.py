@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from encoder_server.engine import messages
 from encoder_server.errors import EncoderServerError, InternalError
 from encoder_server.media import Medium
+
+_NOT_THE_CALLERS = ("layout", "out_of_memory", "internal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class Job:
         self.promised: asyncio.Future[Told] = loop.create_future()
         self.finished: asyncio.Future[Done] = loop.create_future()
         self._claimed = False
+        self._failures: tuple[messages.Failure, ...] = ()
 
     @property
     def wanted(self) -> bool:
@@ -69,15 +72,22 @@ class Job:
         return first
 
     def publish(self, told: Told) -> None:
-        """Publish the promise. A second engine's is not: the check measures its rows by the first."""
+        """Publish the promise. A second engine's is not: the check measures its rows by the first.
+
+        Where the second one fails before it comes to a promise, that is how the item ends. What it says of the
+        caller is not: the first engine found no fault with the medium.
+        """
         if not self.promised.done():
             self.promised.set_result(told)
+        else:
+            self._failures = tuple(failure for failure in told.failures if failure.code in _NOT_THE_CALLERS)
 
     def finish(self, done: Done) -> None:
         """Hand the result over; an engine that skipped the promise has made none."""
-        self.publish(Told())
+        if not self.promised.done():
+            self.publish(Told())
         if not self.finished.done():
-            self.finished.set_result(done)
+            self.finished.set_result(replace(done, failures=(*self._failures, *done.failures)))
 
     def fail(self, error: EncoderServerError) -> None:
         """Wake every waiter with `error`."""

@@ -113,6 +113,8 @@ class Batcher:
         # What is left of a caller who had a turn goes behind those who had none.
         self._turns.extend(turn for turn, count in zip(turns, counts, strict=True) if turn and not count)
         self._turns.extend(turn for turn, count in zip(turns, counts, strict=True) if turn and count)
+        if self._turns:
+            self._wake()  # One call came for all of them: another engine may be free.
         self._metrics.batch_cost.observe(sum(map(cost, jobs)))
         self._metrics.batch_items.observe(len(jobs))
         return ItemBatch(jobs, shared=sum(count > 0 for count in counts) > 1)

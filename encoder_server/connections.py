@@ -20,6 +20,7 @@ from aiohttp.web_protocol import RequestHandler
 from encoder_server import errors, wire
 
 _LOG = logging.getLogger(__name__)
+_NAME = {"Server": "encoder-server"}
 
 
 class Connections:
@@ -83,6 +84,7 @@ class Runner(web.AppRunner):
     def __init__(self, app: web.Application, connections: Connections, **options: Any) -> None:
         super().__init__(app, **options)
         self._connections = connections
+        app.on_response_prepare.append(_sign)
 
     async def _make_server(self) -> web.Server:
         server = await super()._make_server()
@@ -90,6 +92,11 @@ class Runner(web.AppRunner):
         server.__class__ = _Server
         cast(_Server, server).counted = self._connections
         return server
+
+
+async def _sign(request: web.Request, answer: web.StreamResponse) -> None:
+    """Say whose answer it is; the framework would name itself, the language and their versions."""
+    answer.headers.update(_NAME)
 
 
 class _Server(web.Server):
@@ -126,7 +133,9 @@ class _Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what never became a request of the app, or left it without an answer."""
+        """Answer what never became a request of the app, or left it without an answer; not who has left."""
+        if isinstance(exc, ConnectionError):
+            raise exc
         if status < 500:
             error: errors.EncoderServerError = errors.BadRequestError("the request is not HTTP that is read here")
             _LOG.info("request_unreadable", extra={"status": status, "kind": type(exc).__name__})
@@ -136,7 +145,7 @@ class _Connection(RequestHandler):
         if request.writer.output_size > 0:
             raise ConnectionError
         body = wire.render_error(error, uuid.uuid4().hex)
-        answer = web.Response(body=body, status=error.status, content_type="application/json")
+        answer = web.Response(body=body, status=error.status, content_type="application/json", headers=_NAME)
         answer.force_close()
         return answer
 

@@ -6,6 +6,7 @@ Place: between `app`, which fills them, and `routes`. Must never: hold a value.
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 
 from aiohttp import web
 
@@ -28,4 +29,6 @@ PIPELINE = web.AppKey("pipeline", Pipeline)
 TASKS = web.AppKey("tasks", list[asyncio.Task[None]])
 CONNECTIONS = web.AppKey("connections", Connections)
 REQUEST_ID_HEADER = "X-Request-Id"
+HELD = web.RequestKey("held", ExitStack)
+"""What a request holds until its answer is written."""
 REQUEST_ID = web.RequestKey("request_id", str)

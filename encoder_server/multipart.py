@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import email
 import email.message
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from encoder_server.errors import BadRequestError, LimitExceededError
@@ -41,7 +42,7 @@ def read_form(content_type: str, body: bytes, max_items: int) -> list[Part]:
     """
     stated = email.message.Message()
     stated["Content-Type"] = content_type.replace("\r", " ").replace("\n", " ")
-    boundary = stated.get_boundary("")
+    boundary = _read(stated.get_boundary, "")
     if not 0 < len(boundary) <= _LONGEST_BOUNDARY or not boundary.isascii():
         raise BadRequestError("body: the form's Content-Type states no boundary")
     # One piece before the first delimiter, one for each item, and what is behind the last.
@@ -61,13 +62,23 @@ def _part(piece: bytes, place: str) -> Part:
     if not blank or len(head) > _LONGEST_HEAD:
         raise BadRequestError(f"{place}: the part has no end of its headers, or too many")
     headers = email.message_from_bytes(head.lstrip() + b"\r\n\r\n")
-    if headers.get_param("name", header="content-disposition") != ITEM:
+    if _read(headers.get_param, "name", header="content-disposition") != ITEM:
         raise BadRequestError(f"{place}: the part must be named {ITEM}")
     if "content-type" not in headers:
         raise BadRequestError(f"{place}: the part needs a Content-Type; its main type is the modality")
     if str(headers.get("content-transfer-encoding", "")).strip().lower() not in _PLAIN_ENCODINGS:
         raise BadRequestError(f"{place}: the part must hold the medium's own bytes, not an encoding of them")
     return Part(modality=headers.get_content_maintype(), content=content, expected_tokens=_tokens(headers, place))
+
+
+def _read(reader: Callable[..., object], *asked: str, **named: str) -> str:
+    """Return the parameter that `reader` finds, or nothing: of continued and encoded ones the library makes what it
+    can, and raises errors of many kinds for the rest."""
+    try:
+        found = reader(*asked, **named)
+    except (ValueError, TypeError, LookupError):
+        return ""
+    return found if isinstance(found, str) else ""
 
 
 def _tokens(headers: email.message.Message, place: str) -> int | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import stat
 from collections import deque
 from pathlib import Path
 
@@ -127,8 +128,10 @@ def _stat(path: Path) -> tuple[int, int, int] | None:
 
 
 def _read(path: Path) -> bytes | None:
+    """Return what a file says, None where there is no such file. Anything else than a file, a pipe or the like, is
+    never waited for: neither would a cordon be heard then, nor could the server leave."""
     try:
-        with open(path, "rb") as file:
-            return file.read(_MOST_BYTES)
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            return file.read(_MOST_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
     except OSError:
         return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from encoder_server import faults, media, wire
@@ -30,7 +31,8 @@ from encoder_server.settings import Limits
 class Call:
     """A request before its body was read; `most_bytes` bounds the body that `read` returns.
 
-    `tell` sends the promises, where `accept` asks for them before the rows.
+    `tell` sends the promises, where `accept` asks for them before the rows. `held` closes when the answer is written:
+    until then it takes a place, for it may be large, and its caller slow to read.
     """
 
     request_id: str
@@ -39,6 +41,7 @@ class Call:
     most_bytes: int
     read: Callable[[], Awaitable[bytes]]
     tell: Callable[[bytes], Awaitable[None]]
+    held: ExitStack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +57,9 @@ class Pipeline:
     metrics: Metrics
 
     async def encode(self, call: Call) -> Answer:
-        """Answer one request; raises an EncoderServerError. Cancelling it gives everything back."""
-        with (
-            self.admission.admit(call.most_bytes, self.limits.deadline_seconds) as permit,
-            self.metrics.stage("total"),
-        ):
+        """Answer one request; raises an EncoderServerError. Its permit is given back when `call.held` closes."""
+        permit = call.held.enter_context(self.admission.admit(call.most_bytes, self.limits.deadline_seconds))
+        with self.metrics.stage("total"):
             form = wire.negotiate(call.accept)
             body = await self._receive(call, permit)
             try:

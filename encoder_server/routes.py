@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from encoder_server import keys
+from encoder_server import inflate, keys
 from encoder_server.errors import BadRequestError, CrowdedError, EncoderServerError, LimitExceededError
 from encoder_server.lifecycle import State
 from encoder_server.media import FORMATS
@@ -46,8 +46,8 @@ async def _encode(request: web.Request) -> web.StreamResponse:
     except EncoderServerError as error:
         code = error.code
         raise
-    except asyncio.CancelledError:
-        code = "cancelled"
+    except (asyncio.CancelledError, ConnectionError):
+        code = "cancelled"  # Who leaves while the promises are written is heard of by whichever comes first.
         raise
     finally:
         requests.labels(code).inc()
@@ -61,26 +61,39 @@ def _call(request: web.Request, stream: Stream) -> Call:
     length = request.content_length
     if length is not None and length > most:
         raise LimitExceededError(f"body: {length} bytes; the limit is {most}")
-    # Compressed, or sent in chunks: the length says nothing of what will be held.
-    plain = length is not None and "Content-Encoding" not in request.headers
+    encoding = ", ".join(request.headers.getall("Content-Encoding", ())).strip().lower()
     return Call(
         request_id=request[keys.REQUEST_ID],
         accept=", ".join(request.headers.getall("Accept", ())),
         content_type=request.headers.get("Content-Type"),
-        most_bytes=length if plain and length is not None else most,
-        read=_reader(request, most),
+        # Compressed, or sent in chunks: the length says nothing of what will be held.
+        most_bytes=length if length is not None and encoding in inflate.PLAIN else most,
+        read=_reader(request, encoding, most),
         tell=stream.promise,
+        held=request[keys.HELD],
     )
 
 
-def _reader(request: web.Request, most: int) -> Callable[[], Awaitable[bytes]]:
+def _reader(request: web.Request, encoding: str, most: int) -> Callable[[], Awaitable[bytes]]:
     async def read() -> bytes:
+        # Not by the framework's own `read`, which keeps what it read for as long as the request lives.
+        parts: list[bytes] = []
+        size = 0
         try:
-            return await request.read()
-        except web.HTTPRequestEntityTooLarge:
-            raise LimitExceededError(f"body: more than {most} bytes; the limit is {most}") from None
+            async for part in request.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > most:
+                    raise LimitExceededError(f"body: more than {most} bytes; the limit is {most}")
         except (web.RequestPayloadError, ConnectionError):
             raise BadRequestError("body: ended before its end, or is not encoded as its headers say") from None
+        except RuntimeError:
+            if request.transport is not None:
+                raise
+            raise ConnectionResetError from None  # The connection made room for another before this was read.
+        data = b"".join(parts)
+        parts.clear()
+        return data if encoding in inflate.PLAIN else await asyncio.to_thread(inflate.inflate, data, encoding, most)
 
     return read
 

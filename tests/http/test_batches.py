@@ -3,7 +3,7 @@
 import asyncio
 
 from tests.http.test_engine_faults import open_gate
-from tests.http.under_test import Answer, Checkpoint, Server, Start, items
+from tests.http.under_test import Answer, Checkpoint, Server, Start, items, until
 
 TOGETHER = {"together": True, "batch_budget": 10**6}
 Size = tuple[int, int]
@@ -79,3 +79,19 @@ async def test_a_failed_check_in_a_shared_batch_fails_its_own_request_alone(
     assert await server.metric("encoder_token_checks_total", result="count", **labels) == 1
     assert await server.metric("encoder_token_checks_total", result="layout", **labels) == 1
     assert await server.metric("encoder_token_checks_total", result="ok", **labels) == 3
+
+
+async def test_an_engine_that_is_free_takes_what_another_left_of_a_large_request(
+    start: Start, checkpoint: Checkpoint
+) -> None:
+    checkpoint.write(hello=TOGETHER, sizes={"28x28": "gate"})
+    server = await start("--engines=2", "--batch-budget=10000")
+    await server.until_load(enginesReady=2)
+    large = asyncio.create_task(server.encode(items((28, 28), (100, 100))))
+    await until(lambda: _taken(server, 2))
+    await open_gate(server.model)
+    assert [item["tokens"] for item in (await large).json["items"]] == [1, 16]
+
+
+async def _taken(server: Server, count: int) -> bool:
+    return len(server.batches) == count

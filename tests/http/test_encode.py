@@ -167,6 +167,7 @@ async def test_neither_payload_nor_library_text_is_in_the_answer(server: Server)
     secret = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"secret" * 20).decode()
     answer = await server.encode({"items": [{"modality": "image", "data": secret}]})
     assert answer.code == "bad_media"
+    assert answer.headers["Server"] == "encoder-server"
     for forbidden in (b"secret", secret[:12].encode(), b"BytesIO", b"0x", b"Pillow"):
         assert forbidden not in answer.body
 
@@ -195,6 +196,7 @@ async def test_what_cannot_be_read_as_a_request_is_refused_in_our_own_words(serv
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     assert head.split()[1] == b"400"
+    assert b"aiohttp" not in head
     assert json.loads(body)["error"]["code"] == "bad_request"
     assert b"secret" not in body.lower()
     assert await server.metric("encoder_requests_total", code="internal") == internal

@@ -79,3 +79,25 @@ async def test_a_forms_errors_are_those_of_json_and_name_the_item(
     answer = await send(server, form)
     assert (answer.status, answer.code) == (400, code)
     assert text in answer.message
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "multipart/form-data; boundary*=b; boundary*0=b",
+        f"multipart/form-data; boundary*{'1' * 5000}=b",
+        "multipart/form-data; boundary*=idna''%ff",
+    ],
+)
+async def test_a_boundary_that_no_library_can_read_is_the_callers_fault(server: Server, content_type: str) -> None:
+    answer = await server.encode(b"--b\r\n\r\n--b--", **{"Content-Type": content_type})
+    assert (answer.status, answer.code) == (400, "bad_request")
+    assert answer.message.startswith("body: ")
+
+
+@pytest.mark.parametrize("name", ["name*=item; name*0=item", "name*=idna''%ff"])
+async def test_a_name_that_no_library_can_read_is_the_callers_fault(server: Server, name: str) -> None:
+    head = f"--b\r\nContent-Disposition: form-data; {name}\r\nContent-Type: image/png\r\n\r\n".encode()
+    answer = await server.encode(head + png() + b"\r\n--b--", **{"Content-Type": "multipart/form-data; boundary=b"})
+    assert (answer.status, answer.code) == (400, "bad_request")
+    assert answer.message == "items[0]: the part must be named item"

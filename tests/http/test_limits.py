@@ -5,11 +5,14 @@ import contextlib
 import json
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from tests.http.test_engine_faults import open_gate
-from tests.http.under_test import Checkpoint, Server, Start, items, until
+from tests.http.under_test import Checkpoint, Server, Start, items, serving, until
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:
@@ -128,6 +131,23 @@ async def test_the_connection_that_waited_longest_makes_room_for_a_new_one(start
         writer.close()
 
 
+async def test_a_connection_that_made_room_as_its_request_came_is_no_fault_of_the_server(
+    tmp_path: Path, checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    @web.middleware
+    async def make_room(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path == "/v1/encode":
+            request.protocol.force_close()
+        return await handler(request)
+
+    async with serving(tmp_path, checkpoint, before=lambda app: app.middlewares.append(make_room)) as server:
+        assert await answer_to(server, b"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n") == b""
+        await server.until_load(inFlight=0)
+        assert await server.metric("encoder_requests_total", code="cancelled") == 1
+        assert await server.metric("encoder_requests_total", code="internal") == 0
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_one_connection_too_many_is_told_so_while_health_is_still_answered(
     start: Start, checkpoint: Checkpoint
 ) -> None:
@@ -165,7 +185,10 @@ async def test_who_does_not_read_an_answer_is_cut_off_and_holds_nothing_for_ever
             return any(record.message == "answer_not_read" for record in caplog.records)
 
         await until(answered)
+        # An answer that is not read is memory that is held, so that its place is taken until then.
+        assert (await server.get("/v1/load")).json["inFlight"] == 1
         await until(cut_off, seconds=30)
+        await server.until_load(inFlight=0, inFlightBytes=0)
         head, _, answer = (await asyncio.to_thread(_read_all, sock)).partition(b"\r\n\r\n")
     stated = int(head.partition(b"Content-Length: ")[2].split()[0])
     assert len(answer) < stated

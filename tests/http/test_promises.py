@@ -7,9 +7,10 @@ from typing import Any
 import aiohttp
 import pytest
 import safetensors.numpy
+from aiohttp import web
 
 from tests.http.test_engine_faults import open_gate
-from tests.http.under_test import Checkpoint, Server, Start, items
+from tests.http.under_test import Checkpoint, Server, Start, items, serving
 
 WIRE = json.loads((Path(__file__).parents[1] / "contract" / "wire.json").read_text())["answerMultipart"]
 MIXED = {"Accept": "multipart/mixed"}
@@ -117,3 +118,20 @@ async def test_a_caller_who_leaves_after_the_promise_frees_its_place(start: Star
     await open_gate(server.model)
     assert (await server.encode(items((56, 56)))).status == 200
     assert await server.metric("encoder_requests_total", code="cancelled") == 1
+
+
+@pytest.mark.parametrize(("accept", "code"), [("multipart/mixed", "cancelled"), ("application/json", "ok")])
+async def test_a_caller_who_leaves_as_its_answer_begins_is_no_fault_of_the_server(
+    tmp_path: Path, checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture, accept: str, code: str
+) -> None:
+    async def leave(request: web.Request, answer: web.StreamResponse) -> None:
+        if request.path == "/v1/encode" and request.transport is not None:
+            request.transport.close()
+
+    async with serving(tmp_path, checkpoint, before=lambda app: app.on_response_prepare.append(leave)) as server:
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await server.encode(items((56, 56)), accept=accept)
+        await server.until_load(inFlight=0)
+        assert await server.metric("encoder_requests_total", code=code) == 1
+        assert await server.metric("encoder_requests_total", code="internal") == 0
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,19 @@ async def test_an_expected_file_that_vanishes_takes_no_serving_replica_down(star
     await server.until_state("CORDONED")
     server.pod.write({}, {})
     await server.until_state("READY")
+
+
+async def test_what_is_no_file_in_place_of_the_expected_one_is_not_waited_for(start: Start) -> None:
+    server = await start(in_pool=True, state="HELD")
+    expect(server, fingerprint=(await server.identity())["fingerprint"])
+    await server.until_state("READY")
+    server.expected.unlink()
+    os.mkfifo(server.expected)
+    for _ in range(2):
+        server.pod.cordon()
+        await server.until_state("CORDONED")
+        server.pod.write({}, {})
+        await server.until_state("READY")
 
 
 async def test_a_replica_whose_probe_fails_is_held_whatever_is_expected(start: Start, checkpoint: Checkpoint) -> None:

@@ -21,6 +21,7 @@ from encoder_server import app, cli
 
 ENGINE = (sys.executable, str(Path(__file__).with_name("stand_in_engine.py")))
 REVISION = "5d41402abc"
+Change = Callable[[web.Application], None]
 
 
 def picture(width: int = 56, height: int = 56, form: str = "PNG", shade: int = 0) -> str:
@@ -179,9 +180,14 @@ class Checkpoint:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, checkpoint: Checkpoint, *arguments: str, in_pool: bool = False, state: str = "READY"
+    folder: Path,
+    checkpoint: Checkpoint,
+    *arguments: str,
+    in_pool: bool = False,
+    state: str = "READY",
+    before: Change | None = None,
 ) -> AsyncIterator[Server]:
-    """A server with these arguments; outside a pool it serves once it is probed."""
+    """A server with these arguments; outside a pool it serves once it is probed. `before` may add to the app."""
     pod, expected = Pod(folder / "pod"), folder / f"{REVISION}.json"
     options = ["serve", str(checkpoint.directory), "--port=0", "--engines=1", f"--revision={REVISION}"]
     options += ["--backoff-seconds=0.05", "--evidence-seconds=3600", f"--pod-directory={pod.directory}", *arguments]
@@ -189,6 +195,8 @@ async def serving(
         options.append(f"--expected-identity={expected}")
     settings = cli.read_settings(options, {"POD_NAME": "vision-1", "POD_UID": "0b6b"})
     application = app.build(settings, ENGINE)
+    if before is not None:
+        before(application)
     runner = await app.start(application)
     try:
         await web.TCPSite(runner, settings.host, 0).start()

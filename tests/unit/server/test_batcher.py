@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from typing import Any
 
 import pytest
 
@@ -159,6 +160,19 @@ async def test_a_promise_is_published_once_whatever_a_second_engine_says() -> No
     job.publish(Told(promises=(promise,)))
     job.publish(Told(failures=(failure(),)))
     assert (await job.promised).promises == (promise,)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"), [("out_of_memory", True), ("internal", True), ("layout", True), ("bad_media", False)]
+)
+async def test_what_a_second_engine_says_of_itself_is_how_an_item_ends_that_was_promised(code: Any, told: bool) -> None:
+    (job,) = board(Flights(batcher()), "a")
+    job.publish(Told(promises=(messages.Promise(index=0, modality="image", tokens=4, grid=(1, 4, 4)),)))
+    fails = messages.Failure(index=0, modality="image", code=code, detail="")
+    again = ItemBatch([job], shared=False)
+    again.publish(messages.Promised(batch=2, promises=(), failures=(fails,)))
+    again.finish(messages.Received(messages.Encoded(batch=2, outputs=(), failures=()), ()))
+    assert (await job.finished).failures == ((fails,) if told else ())
 
 
 async def test_an_engine_that_goes_first_leaves_its_call_to_another() -> None:
