@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+import transformers
 
 from encoder_server.engine.messages import Measured
 from encoder_server.engine.pipeline import Pipeline
 from tests.support.encoders import picture, prepare
 from tests.support.families import CONFIG, FAMILIES, IMAGE, POOLED, WEIGHTS, Families, Tensors, rewrite, tensors
+from tests.support.library import Library
 
 # A batch changes the order of float32 sums; a wrong row is off by the size of an embedding's values, 0.2 and more.
 TOLERANCE = 2e-5
@@ -42,11 +44,12 @@ BARE = {
     "siglip": ("siglip_vision_model", "vision_model."),
     "siglip2": ("siglip2_vision_model", "vision_model."),
 }
+SIGLIP_EXPANSION = {"vision_feature_select_strategy": "full", "num_additional_image_tokens": None}
 LANGUAGE = ("model.embed_tokens", "model.norm", "model.language_model", "lm_head", "language_model", "text_", "logit_")
 
 
-def measure(folder: Path, **options: str) -> Measured:
-    return Pipeline.load(folder, **options).measure()
+def measure(folder: Path, *, encoder: str = "Auto", dtype: str = "auto") -> Measured:
+    return Pipeline.load(folder, encoder=encoder, dtype=dtype).measure()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -152,6 +155,40 @@ def test_a_tower_alone_is_the_same_tower(families: Families, family: str) -> Non
     assert measure(folder) == families.pipeline(family).measure()
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_the_library_itself_saves_is_the_same_checkpoint(families: Families, family: str) -> None:
+    folder = families.copy(family)
+    (folder / WEIGHTS).unlink()
+    families.library(family).save(folder)
+    saved, made = Pipeline.load(folder), families.pipeline(family)
+    assert saved.measure().weights == made.measure().weights
+    assert numpy.array_equal(saved.rows(picture(112, 84)), made.rows(picture(112, 84)))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dinov2_with_gated_layers_and_a_classifier_gives_the_librarys_rows(families: Families) -> None:
+    folder = families.copy("dinov2")
+    (folder / WEIGHTS).unlink()
+    content = json.loads((folder / CONFIG).read_text()) | {"use_swiglu_ffn": True}
+    model = transformers.Dinov2ForImageClassification(transformers.Dinov2Config.from_dict(content))
+    model.save_pretrained(folder)
+    ours, truth = Pipeline.load(folder).rows(picture(112, 84)), Library(folder, "dinov2").rows(picture(112, 84))
+    assert numpy.abs(ours - truth).max() < TOLERANCE
+
+
+def test_llava_with_siglips_tower_gives_the_librarys_rows(families: Families) -> None:
+    folder = families.copy("llava", {"processor_config.json": SIGLIP_EXPANSION})
+    (folder / WEIGHTS).unlink()
+    content = json.loads((folder / CONFIG).read_text()) | {"vision_feature_select_strategy": "full"}
+    content["vision_config"] |= {"model_type": "siglip_vision_model", "vision_use_head": False}
+    model = transformers.LlavaForConditionalGeneration(transformers.LlavaConfig.from_dict(content))
+    model.save_pretrained(folder)
+    pipeline = Pipeline.load(folder)
+    assert [item.result for item in pipeline.measure().probe] == ["ok"] * 5
+    truth = Library(folder, "llava").rows(picture(112, 84))
+    assert numpy.abs(pipeline.rows(picture(112, 84)) - truth).max() < TOLERANCE
+
+
 def test_pixtrals_tower_alone_gives_its_own_rows(families: Families) -> None:
     folder = families.copy("pixtral")
     section = json.loads((folder / CONFIG).read_text())["vision_config"]
@@ -174,8 +211,6 @@ def test_a_bare_clip_tower_pools_without_a_projection_unless_its_architecture_ha
 
 
 def test_llava_with_several_layers_and_the_class_token_gives_the_librarys_rows(families: Families) -> None:
-    from tests.support.library import Library
-
     config = {"vision_feature_layer": [0, -2], "vision_feature_select_strategy": "full"}
     whole = {"vision_feature_select_strategy": "full"}
     folder = families.copy("llava", {CONFIG: config, "processor_config.json": whole})

@@ -47,6 +47,10 @@ class Library:
         self._rows: Callable[[Any], torch.Tensor] = getattr(self, f"_{family}", self._features)
         self._options = {"crop_to_patches": True} if family == "internvl" else {}
 
+    def save(self, folder: Path) -> None:
+        """Write the model's weights and configuration as the library does."""
+        self._model.save_pretrained(folder)
+
     def rows(self, data: bytes) -> Rows:
         """A row of each token."""
         return self._run(data, self._rows)
@@ -90,7 +94,7 @@ class Library:
         return made.flatten(0, 1)
 
     def _pooled(self, batch: Any) -> torch.Tensor:
-        if isinstance(self._model, transformers.Dinov2Model):
-            made: torch.Tensor = self._model(**batch).pooler_output
-            return made
-        return self._model.get_image_features(**batch).pooler_output
+        whole = isinstance(self._model, transformers.Dinov2Model)
+        output = self._model(**batch) if whole else self._model.get_image_features(**batch)
+        made: torch.Tensor = output.pooler_output
+        return made
