@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -187,6 +188,29 @@ def test_llava_with_siglips_tower_gives_the_librarys_rows(families: Families) ->
     assert [item.result for item in pipeline.measure().probe] == ["ok"] * 5
     truth = Library(folder, "llava").rows(picture(112, 84))
     assert numpy.abs(pipeline.rows(picture(112, 84)) - truth).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("family", ["internvl", "llava", "pixtral"])
+def test_the_promise_is_as_many_places_as_the_librarys_processor_writes_into_a_prompt(
+    families: Families, family: str
+) -> None:
+    pipeline, library = families.pipeline(family), families.library(family)
+    settings = json.loads((families.folder(family) / "processor_config.json").read_text())
+    tokens = {f"{name}token": "|" for name in ("image_break_", "image_end_", "start_image_", "end_image_")}
+    whole = SimpleNamespace(**{"spatial_merge_size": 1, **settings, **tokens, "image_token": "#"})
+    writes = getattr(transformers, settings["processor_class"]).replace_image_token
+    for size in SIZES:
+        (promise,) = prepare(pipeline, picture(*size)).promises
+        assert writes(whole, library.processed(picture(*size)), 0).count("#") == promise.tokens
+
+
+def test_llavas_own_processor_pads_to_a_square_up_to_a_limit(families: Families) -> None:
+    changes = {IMAGE: {"image_processor_type": "LlavaImageProcessor", "do_pad": True}}
+    folder = families.copy("llava", changes)
+    pipeline, data = Pipeline.load(folder), picture(200, 150)
+    assert numpy.abs(pipeline.rows(data) - Library(folder, "llava").rows(data)).max() < TOLERANCE
+    (failure,) = prepare(pipeline, picture(8193, 50)).failures
+    assert (failure.code, failure.detail) == ("bad_media", "a side of more than 8192 pixels")
 
 
 def test_pixtrals_tower_alone_gives_its_own_rows(families: Families) -> None:

@@ -31,7 +31,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [*SERVER, "serve", folder, "--port", str(port), "--engines", "1", "--log-level", "warning"]
+    command = [*SERVER, "serve", str(folder), "--port", str(port), "--engines", "1", "--log-level", "warning"]
     with subprocess.Popen(command, env={**os.environ, "HF_HUB_OFFLINE": "1"}) as process:
         address = f"http://127.0.0.1:{port}"
         until("the server is ready", lambda: ready(address), seconds=100)

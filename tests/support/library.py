@@ -60,11 +60,15 @@ class Library:
         return self._run(data, self._pooled)
 
     def _run(self, data: bytes, rows: Callable[[Any], torch.Tensor]) -> Rows:
-        image = Image.open(io.BytesIO(data)).convert("RGB")
-        batch = self._processor(images=image, input_data_format="channels_last", return_tensors="pt", **self._options)
+        batch = self.processed(data)
         with torch.no_grad():
             made: Rows = rows(batch).numpy()
         return made
+
+    def processed(self, data: bytes) -> Any:
+        """What the image processor makes of a picture."""
+        image = Image.open(io.BytesIO(data)).convert("RGB")
+        return self._processor(images=image, input_data_format="channels_last", return_tensors="pt", **self._options)
 
     def _features(self, batch: Any) -> torch.Tensor:
         made: torch.Tensor = self._model.get_image_features(**batch).pooler_output[0]
