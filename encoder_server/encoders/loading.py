@@ -2,8 +2,8 @@
 
 Place: called by a family's `load` and `describe`, after `weights` has read the tensors.
 
-Must never: fill a missing tensor with anything, cast a buffer (the angles of positions stay float32, as the
-library loads them), or reach for a network.
+Must never: let a model out with a tensor that the checkpoint has not (the library fills one with random numbers,
+and says so), cast a buffer (the angles of positions stay float32, as the library loads them), or reach for a network.
 """
 
 from __future__ import annotations
