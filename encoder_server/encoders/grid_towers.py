@@ -101,7 +101,9 @@ class GridEncoder:
     def preprocess(self, media: Sequence[Picture]) -> list[Features]:
         """See `Encoder.preprocess`; `grid` is (time, height, width) in patches."""
         processors.refuse_thin(media)
-        return self._split(processors.run(self._processor, media, return_tensors="pt"), len(media))
+        return self._split(
+            processors.run(self._processor, media, gives=["image_grid_thw"], return_tensors="pt"), len(media)
+        )
 
     def _split(self, batch: Mapping[str, torch.Tensor], count: int) -> list[Features]:
         patches, grids = batch["pixel_values"], batch["image_grid_thw"].tolist()

@@ -95,7 +95,7 @@ class InternVLEncoder:
     def preprocess(self, media: Sequence[Picture]) -> list[Features]:
         """See `Encoder.preprocess`; `grid` is (tiles,)."""
         # Whatever the image processor's file says: the whole processor, by which prompts are expanded, asks for tiles.
-        batch = processors.run(self._processor, media, return_tensors=None, crop_to_patches=True)
+        batch = processors.run(self._processor, media, gives=["num_patches"], return_tensors=None, crop_to_patches=True)
         tiles, counts = batch["pixel_values"], list(batch["num_patches"])
         if len(counts) != len(media) or sum(counts) != len(tiles):
             raise LayoutError(f"{len(media)} items, {len(counts)} counts; {sum(counts)} tiles in them, {len(tiles)}")

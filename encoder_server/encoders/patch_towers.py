@@ -69,7 +69,7 @@ class PatchEncoder:
         if self._processor.do_resize and self._processor.size.shortest_edge:
             processors.refuse_thin(media)
         # As a list: pictures that a processor leaves unequal are no matter of each other's.
-        batch = processors.run(self._processor, media, return_tensors=None)
+        batch = processors.run(self._processor, media, gives=["pixel_values"], return_tensors=None)
         return [self._features(pixels) for pixels in batch["pixel_values"]]
 
     def _features(self, pixels: torch.Tensor) -> Features:

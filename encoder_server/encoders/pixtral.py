@@ -103,7 +103,8 @@ class PixtralEncoder:
         """See `Encoder.preprocess`; `grid` is (height, width) in the processor's patches."""
         processors.refuse_thin(media)
         patch = {"height": self._patch[0], "width": self._patch[1]}
-        batch = processors.run(self._processor, media, return_tensors=None, do_pad=False, patch_size=patch)
+        gives = ["pixel_values", "image_sizes"]
+        batch = processors.run(self._processor, media, gives=gives, return_tensors=None, do_pad=False, patch_size=patch)
         features = []
         for pixels, size in zip(batch["pixel_values"], batch["image_sizes"], strict=True):
             grid = (size[0] // self._patch[0], size[1] // self._patch[1])

@@ -19,7 +19,7 @@ import torch
 import transformers
 from transformers.image_processing_backends import TorchvisionBackend
 
-from encoder_server.encoders import Picture, RefusedError, UnfitMediaError, read_json
+from encoder_server.encoders import LayoutError, Picture, RefusedError, UnfitMediaError, read_json
 
 MAX_RATIO = 200
 """Longer side to shorter: Qwen's own rule, and what keeps a processor that holds a picture's shape in memory."""
@@ -94,14 +94,22 @@ def make_fixed(settings: Settings) -> Any:
     return processor
 
 
-def run(processor: Any, media: Sequence[Picture], **options: object) -> Mapping[str, Any]:
-    """Run `processor` on `media` as one batch; `options` are its own."""
+def run(processor: Any, media: Sequence[Picture], *, gives: Sequence[str], **options: object) -> Mapping[str, Any]:
+    """Run `processor` on `media` as one batch; `options` are its own.
+
+    Raises LayoutError unless it gives pixels and, for each of `media`, an entry under each of `gives`.
+    """
     # Said, not guessed: a picture one pixel high would else pass for one with its channels first.
     result: Mapping[str, Any] = processor(
         images=[torch.from_numpy(picture.pixels) for picture in media],
         input_data_format="channels_last",
         **options,
     )
+    for key in gives:
+        if key not in result or len(result[key]) != len(media):
+            raise LayoutError(f"the processor gave no {key} for each of {len(media)} items")
+    if "pixel_values" not in result:
+        raise LayoutError("the processor gave no pixel_values")
     return result
 
 

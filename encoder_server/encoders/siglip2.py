@@ -87,7 +87,7 @@ class Siglip2Encoder:
 
     def preprocess(self, media: Sequence[Picture]) -> list[Features]:
         """See `Encoder.preprocess`; `grid` is (height, width) in patches."""
-        batch = processors.run(self._processor, media, return_tensors=None)
+        batch = processors.run(self._processor, media, gives=["pixel_values", *_GIVES], return_tensors=None)
         parts = zip(*(batch[key] for key in ("pixel_values", *_GIVES)), strict=True)
         return [
             Features(
