@@ -17,6 +17,7 @@ from typing import NoReturn
 from pythonjsonlogger.json import JsonFormatter
 
 from encoder_server import app, quota
+from encoder_server.layouts import FAMILIES
 from encoder_server.settings import EngineSettings, Limits, Settings
 
 # Sixteen pictures of 2048x2048 by default. A decoded pixel costs some 30 bytes on its way to the model.
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None, *, engine_command: Sequence[str
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command == "make-checkpoint":
-        return _make_checkpoint(options.directory, options.seed)
+        return _make_checkpoint(options.directory, options.seed, options.family)
     settings = _settings(options, os.environ, parser)
     _log_to_stderr(settings.log_level)
     try:
@@ -42,11 +43,11 @@ def main(arguments: Sequence[str] | None = None, *, engine_command: Sequence[str
         return 1
 
 
-def _make_checkpoint(directory: Path, seed: int) -> int:
+def _make_checkpoint(directory: Path, seed: int, family: str) -> int:
     from encoder_server import checkpoint
 
     try:
-        checkpoint.make(directory, seed=seed)
+        checkpoint.make(directory, seed=seed, family=family)
     except checkpoint.DirectoryInUseError as why:
         print(f"encoder-server: {why}", file=sys.stderr)
         return 1
@@ -143,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     make = commands.add_parser("make-checkpoint", help="write a small random checkpoint")
     make.add_argument("directory", metavar="DIR", type=Path)
     make.add_argument("--seed", type=int, default=0)
+    make.add_argument("--family", default="qwen2_5_vl", choices=sorted(FAMILIES), help="whose layout it has")
     serve = commands.add_parser("serve", help="serve the encoder of a checkpoint directory")
     add = serve.add_argument
     add("directory", metavar="DIR", type=Path, help="the checkpoint")
