@@ -58,7 +58,7 @@ class Case:
     @property
     def pixels(self) -> int:
         """Pixels of the largest run, which say what the case costs."""
-        return max(sum(specimen.pixels for specimen in run) for run in self.runs)
+        return max((sum(specimen.pixels for specimen in run) for run in self.runs), default=0)
 
 
 def image_cases(geometry: Geometry, *, max_pixels: int, quick: bool) -> tuple[Case, ...]:

@@ -44,8 +44,8 @@ class Kind(StrEnum):
 
     PADS = "pads"
     TRUNCATES = "truncates"
-    WIDTH = "width"
-    DTYPE = "dtype"
+    WIDTH = "of another width"
+    DTYPE = "of another dtype"
     DESCRIPTION = "changes its description"
     NONFINITE = "not finite"
     CRASHES = "crashes"

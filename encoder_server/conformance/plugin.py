@@ -69,7 +69,7 @@ class RuleUnderTest:
         if verdict.state is not State.GOOD:
             pytest.fail(tell(verdict), pytrace=False)
         if self.audit.left:
-            pytest.fail(f"not run, for lack of time: {', '.join(self.audit.left)}", pytrace=False)
+            pytest.fail(f"not run: {', '.join(self.audit.left)}", pytrace=False)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -77,7 +77,7 @@ def _summary(audit: Audit) -> str:
     unjudged = [verdict for verdict in audit.verdicts if verdict.state is State.NOT_JUDGED]
     lines += [f"not judged: {_why(verdict, audit)}" for verdict in unjudged]
     if audit.left:
-        lines.append(f"not run, for lack of time: {', '.join(audit.left)}")
+        lines.append(f"not run: {', '.join(audit.left)}")
     items = sum(group.items for group in audit.groups)
     outcome = "good" if audit.good else "NOT GOOD"
     lines.append(f"{outcome}: {items} items in {audit.seconds:.0f} s, {len(faults)} kinds of faults")

@@ -66,6 +66,8 @@ class Sweep:
         for at, case in enumerate(cases):
             if time.monotonic() - self._began > self._extent.seconds:
                 break
+            if not case.runs:
+                continue
             self._progress(f"case {at + 1} of {len(cases)}: {case.group}, {case.runs[0][0]}")
             self._case(case)
             self._left.remove(case)
@@ -95,7 +97,7 @@ class Sweep:
         plan = CASES.get(modality)
         if plan is None:
             # Said, not passed over: a modality that nobody swept is not good.
-            return [Case(group=f"{modality}: no cases are known", runs=())]
+            return [Case(group=f"{modality} (no cases are known)", runs=())]
         self._progress(f"asking the processor for its steps ({modality})")
         geometry = explore(self._grids)
         self._steps = _in_words(geometry)
@@ -190,6 +192,7 @@ def _seed() -> None:
 
 
 def _in_words(geometry: Geometry) -> str:
-    steps = {"width": geometry.width.factor, "height": geometry.height.factor}
-    told = [f"{side} {f'every {factor} pixels' if factor else 'in no even steps'}" for side, factor in steps.items()]
-    return f"the grid follows {' and '.join(told)}"
+    return "; ".join(
+        f"{side}: {f'a step every {axis.factor} pixels' if axis.factor else 'no even steps' if axis.edges else 'one grid'}"
+        for side, axis in (("width", geometry.width), ("height", geometry.height))
+    )

@@ -55,7 +55,7 @@ class Sound:
             raise UnfitMediaError("the sides differ by more than 100 to 1")
         down, across = (min(MOST_CELLS, max(1, round(side / CELL))) for side in (height, width))
         pixels = torch.from_numpy(picture.pixels).permute(2, 0, 1)[None].float() / 255
-        scaled = torch.nn.functional.interpolate(pixels, size=(down * CELL, across * CELL), mode="bilinear")
+        scaled = torch.nn.functional.interpolate(pixels, size=(down * CELL, across * CELL), mode="nearest")
         cells = torch.nn.functional.unfold(scaled - 0.5, CELL, stride=CELL)[0].T
         grid, tokens = (1, down, across), down * across
         return Features(modality="image", tokens=tokens, grid=grid, cost=tokens, tensors={"cells": cells})
@@ -271,10 +271,10 @@ class NoRows(Sound):
 
 
 class Dies(Sound):
-    """Takes its process with it at an item of 18 rows."""
+    """Takes its process with it at an item of 35 rows."""
 
     def _rows(self, item: Features) -> torch.Tensor:
-        if item.tokens == 18:
+        if item.tokens == 35:
             os.kill(os.getpid(), signal.SIGKILL)
         return super()._rows(item)
 
@@ -286,6 +286,6 @@ class Fixed(Sound):
         item = super()._features(picture)
         _, down, across = item.grid
         pixels = torch.nn.functional.fold(item.tensors["cells"].T[None], (down * CELL, across * CELL), CELL, stride=CELL)
-        scaled = torch.nn.functional.interpolate(pixels, size=(4 * CELL, 4 * CELL), mode="bilinear")
+        scaled = torch.nn.functional.interpolate(pixels, size=(4 * CELL, 4 * CELL), mode="nearest")
         cells = torch.nn.functional.unfold(scaled, CELL, stride=CELL)[0].T
         return replace(item, tokens=16, grid=(1, 4, 4), cost=16, tensors={"cells": cells})
