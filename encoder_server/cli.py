@@ -67,7 +67,7 @@ def _check(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryFile() as place:
         command = [sys.executable, "-m", "encoder_server.conformance", f"--place-fd={place.fileno()}", *arguments]
         try:
-            done = subprocess.run(command, pass_fds=(place.fileno(),), check=False)
+            done = subprocess.run(command, pass_fds=(place.fileno(),), check=False)  # noqa: S603 - our own program
         except KeyboardInterrupt:
             return 128 + signal.SIGINT
         if done.returncode >= 0:

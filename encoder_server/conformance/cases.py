@@ -126,11 +126,11 @@ def _repeats() -> list[Case]:
 
 
 def _places() -> list[Case]:
-    plain = [_image(224, 168, 5), _image(168, 224, 6)]
-    return [
-        Case(group="reading order", runs=((one,), (replace(one, mark="first"),), (replace(one, mark="last"),)), places=True)
-        for one in plain
-    ]
+    cases = []
+    for plain in (_image(224, 168, 5), _image(168, 224, 6)):
+        runs = [(replace(plain, mark=mark),) for mark in ("", "first", "last")]
+        cases.append(Case(group="reading order", runs=tuple(runs), places=True))
+    return cases
 
 
 def _batches(geometry: Geometry, *, quick: bool) -> list[Case]:

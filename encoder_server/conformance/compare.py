@@ -37,7 +37,9 @@ def distance(rows: Rows, truth: Rows) -> float:
     return float(apart.max(initial=0.0) / _length(true))
 
 
-def explain(index: int, rows: Rows, alone: Sequence[Rows | None], same: Sequence[int], tolerance: float) -> Difference | None:
+def explain(
+    index: int, rows: Rows, alone: Sequence[Rows | None], same: Sequence[int], tolerance: float
+) -> Difference | None:
     """Say what became of item `index` of a batch, or None where its rows are those that it has alone.
 
     `alone`: the rows of each item of the batch alone, None where there are none; `same`: the items that are the

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 Grids = Callable[[Sequence[tuple[int, int]]], Sequence[Hashable]]
 """Gives, for each (width, height), what the processor makes of it (tokens and grid), or None where it refuses."""
 
 # From the first of these on, until the grid follows the size in even steps: small sizes may all be scaled up.
 _BASES = (112, 448, 896)
-_SPAN = 160
+_SPAN, _STEP = 160, 4
 _FAR, _STRIDE = 1600, 16
 # Sizes so unlike that a processor with one grid for them has one for all.
 _SIGHT = (16, 112, 131, 448, 900, 1600)
@@ -56,36 +57,33 @@ def _axis(grids: Grids) -> Axis:
     if len(set(grids([(side, _BASES[0]) for side in _SIGHT]))) == 1:
         return Axis(base=_BASES[0], across=_BASES[0], factor=None, edges=())
     for base in _BASES:
-        edges = _changes(grids, range(base, base + _SPAN), base)
+        edges = _edges(grids, range(base, base + _SPAN, _STEP), base)
         factor = _even_step(edges)
         if factor is not None:
             return Axis(base=-(-base // factor) * factor, across=base, factor=factor, edges=edges)
-    return Axis(base=_BASES[0], across=_BASES[0], factor=None, edges=_far_edges(grids, _BASES[0]))
+    # Edges of tiles lie far apart.
+    far = _edges(grids, range(_STRIDE, _FAR, _STRIDE), _BASES[0])
+    return Axis(base=_BASES[0], across=_BASES[0], factor=None, edges=far)
 
 
-def _changes(grids: Grids, sizes: Sequence[int], across: int) -> tuple[int, ...]:
+def _edges(grids: Grids, sizes: Sequence[int], across: int) -> tuple[int, ...]:
+    """Give the first sizes of new grids among and between `sizes`: found by strides, then to the pixel by halving."""
     found = grids([(size, across) for size in sizes])
-    pairs = zip(found, found[1:], sizes[1:], strict=False)
-    return tuple(size for before, after, size in pairs if before != after)
+    edges = []
+    for low, high, before, after in zip(sizes, sizes[1:], found, found[1:], strict=False):
+        if before == after:
+            continue
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if grids([(middle, across)])[0] == before else (low, middle)
+        edges.append(high)
+    return tuple(edges)
 
 
 def _even_step(edges: Sequence[int]) -> int | None:
     """Steps are even to a pixel: halves are rounded up at one step and down at the next."""
-    gaps = [after - before for before, after in zip(edges, edges[1:], strict=False)]
+    gaps = [after - before for before, after in pairwise(edges)]
     if len(gaps) < _FEWEST:
         return None
     step = round((edges[-1] - edges[0]) / len(gaps))
     return step if all(abs(gap - step) <= 1 for gap in gaps) else None
-
-
-def _far_edges(grids: Grids, across: int) -> tuple[int, ...]:
-    """Edges of tiles, which lie far apart: found by strides, then to the pixel by halving."""
-    edges = []
-    for after in _changes(grids, range(_STRIDE, _FAR, _STRIDE), across):
-        low, high = after - _STRIDE, after
-        (wanted,) = grids([(low, across)])
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if grids([(middle, across)])[0] == wanted else (low, middle)
-        edges.append(high)
-    return tuple(edges)

@@ -30,6 +30,7 @@ from encoder_server.conformance.options import MAX_PIXELS, SECONDS
 
 if TYPE_CHECKING:
     from encoder_server.conformance.audit import Audit
+    from encoder_server.conformance.watch import Watching
     from encoder_server.encoders import Encoder
 
 
@@ -95,30 +96,33 @@ def _sweep(audited: Audited | Encoder) -> Audit:
     import torch
 
     from encoder_server.conformance.sweep import Extent, Sweep
-    from encoder_server.conformance.watch import Watching
 
     chosen = audited if isinstance(audited, Audited) else Audited(loaded=audited)
-    if chosen.loaded is None and chosen.model is None:
-        raise pytest.UsageError("audited_encoder names neither a checkpoint (model) nor an encoder that is loaded")
     threads = torch.get_num_threads()
     # As an engine has it; more threads sum in another order.
     torch.set_num_threads(1)
     try:
-        pipeline = (
-            Watching(chosen.loaded, max_pixels=chosen.max_pixels)
-            if chosen.model is None
-            else Watching.load(
-                chosen.model,
-                processor=chosen.processor,
-                encoder=chosen.encoder,
-                device=chosen.device,
-                dtype=chosen.dtype,
-                max_pixels=chosen.max_pixels,
-            )
-        )
+        pipeline = _load(chosen)
         extent = Extent(
             max_pixels=chosen.max_pixels, quick=chosen.quick, seconds=chosen.seconds, tolerance=chosen.tolerance
         )
         return Sweep(pipeline, extent, lambda text: None).run()
     finally:
         torch.set_num_threads(threads)
+
+
+def _load(chosen: Audited) -> Watching:
+    from encoder_server.conformance.watch import Watching
+
+    if chosen.loaded is not None:
+        return Watching(chosen.loaded, max_pixels=chosen.max_pixels)
+    if chosen.model is None:
+        raise pytest.UsageError("audited_encoder names neither a checkpoint (model) nor an encoder that is loaded")
+    return Watching.load(
+        chosen.model,
+        processor=chosen.processor,
+        encoder=chosen.encoder,
+        device=chosen.device,
+        dtype=chosen.dtype,
+        max_pixels=chosen.max_pixels,
+    )

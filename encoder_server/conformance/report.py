@@ -107,4 +107,6 @@ def _span(span: tuple[int, int] | None) -> str:
 
 def _table(lines: Sequence[tuple[str, ...]]) -> str:
     widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
-    return "\n".join("  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

@@ -22,7 +22,7 @@ from encoder_server.conformance.audit import Audit, Group
 from encoder_server.conformance.cases import CASES, Case, Specimen
 from encoder_server.conformance.drawing import blank, draw
 from encoder_server.conformance.findings import Finding, Kind, Rule
-from encoder_server.conformance.geometry import Geometry, explore
+from encoder_server.conformance.geometry import Axis, Geometry, explore
 from encoder_server.conformance.verdicts import Outcome, Run, judge
 from encoder_server.conformance.watch import Watching
 from encoder_server.encoders import Description
@@ -130,9 +130,7 @@ class Sweep:
     def _run(self, batch: Sequence[tuple[Specimen, bytes]]) -> Run:
         watched = self._pipeline.watched
         watched.forget()
-        media = [
-            Medium(index=at, modality=specimen.modality, data=data) for at, (specimen, data) in enumerate(batch)
-        ]
+        media = [Medium(index=at, modality=specimen.modality, data=data) for at, (specimen, data) in enumerate(batch)]
         prepared = self._pipeline.prepare(media)
         embeddings, failures = self._pipeline.encode(prepared)
         promised = {promise.index: promise.tokens for promise in prepared.promises}
@@ -187,12 +185,15 @@ class Sweep:
 
 def _seed() -> None:
     torch.manual_seed(0)
-    np.random.seed(0)  # noqa: NPY002 - the very generator that an encoder may draw from
+    np.random.seed(0)
     random.seed(0)
 
 
 def _in_words(geometry: Geometry) -> str:
-    return "; ".join(
-        f"{side}: {f'a step every {axis.factor} pixels' if axis.factor else 'no even steps' if axis.edges else 'one grid'}"
-        for side, axis in (("width", geometry.width), ("height", geometry.height))
-    )
+    return f"width: {_steps(geometry.width)}; height: {_steps(geometry.height)}"
+
+
+def _steps(axis: Axis) -> str:
+    if axis.factor is not None:
+        return f"a step every {axis.factor} pixels"
+    return "no even steps" if axis.edges else "one grid"

@@ -53,11 +53,12 @@ class Watched:
 
     def preprocess(self, media: Sequence[Picture]) -> Sequence[Features]:
         """See `Encoder.preprocess`."""
-        return self._call("processor", self._encoder.preprocess, media)
+        features: Sequence[Features] = self._call("processor", self._encoder.preprocess, media)
+        return features
 
     def encode(self, features: Sequence[Features]) -> Sequence[torch.Tensor]:
         """See `Encoder.encode`."""
-        rows = self._call("model", self._encoder.encode, features)
+        rows: Sequence[torch.Tensor] = self._call("model", self._encoder.encode, features)
         self._look_at(rows)
         return rows
 
@@ -108,6 +109,6 @@ def _overlap(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def _extent(tensor: torch.Tensor) -> tuple[int, int]:
-    start = tensor.storage_offset()
+    start = int(tensor.storage_offset())
     steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return start, start + sum((size - 1) * stride for size, stride in steps) + 1
+    return start, start + sum(int(size - 1) * int(stride) for size, stride in steps) + 1

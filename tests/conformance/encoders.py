@@ -98,7 +98,9 @@ class Permutes(Sound):
 
     def encode(self, features: Sequence[Features]) -> list[torch.Tensor]:
         rows = super().encode(features)
-        by_size = {item.tokens: [at for at, each in enumerate(features) if each.tokens == item.tokens] for item in features}
+        by_size = {
+            item.tokens: [at for at, each in enumerate(features) if each.tokens == item.tokens] for item in features
+        }
         swapped = {at: other for group in by_size.values() for at, other in zip(group, group[::-1], strict=True)}
         return [rows[swapped[at]] for at in range(len(rows))]
 
@@ -285,7 +287,9 @@ class Fixed(Sound):
     def _features(self, picture: Picture) -> Features:
         item = super()._features(picture)
         _, down, across = item.grid
-        pixels = torch.nn.functional.fold(item.tensors["cells"].T[None], (down * CELL, across * CELL), CELL, stride=CELL)
+        pixels = torch.nn.functional.fold(
+            item.tensors["cells"].T[None], (down * CELL, across * CELL), CELL, stride=CELL
+        )
         scaled = torch.nn.functional.interpolate(pixels, size=(4 * CELL, 4 * CELL), mode="nearest")
         cells = torch.nn.functional.unfold(scaled, CELL, stride=CELL)[0].T
         return replace(item, tokens=16, grid=(1, 4, 4), cost=16, tensors={"cells": cells})

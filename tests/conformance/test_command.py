@@ -53,25 +53,14 @@ def test_an_encoder_that_kills_its_process_is_told_with_the_case_at_which_it_did
     assert re.search(r"the encoder's process died of SIGKILL at case \d+ of \d+: again, image 84x112", done.stderr)
 
 
-@pytest.mark.parametrize(
-    ("encoder", "told"),
-    [
-        ("nobody", "refused: no encoder is registered as 'nobody'"),
-        ("broken", "refused: encoder 'broken' is registered but could not be imported .*no attribute 'Missing'"),
-    ],
-)
-def test_an_encoder_that_cannot_be_loaded_is_refused_with_the_reason(
-    checkpoint: Path, own_encoders: Path, encoder: str, told: str
-) -> None:
-    done = check(checkpoint, f"--encoder={encoder}", path=own_encoders)
+def test_an_encoder_that_cannot_be_loaded_is_refused_with_the_reason(checkpoint: Path, own_encoders: Path) -> None:
+    done = check(checkpoint, "--encoder=broken", path=own_encoders)
     assert done.returncode == 2
-    assert re.search(told, done.stderr)
+    assert re.search("refused: encoder 'broken' is registered but could not be imported .*'Missing'", done.stderr)
     assert done.stdout == ""
 
 
-@pytest.mark.parametrize(
-    "arguments", [["missing-folder"], [".", "--seconds=0"], [".", "--max-pixels=much"], [".", "--dtype=int8"]]
-)
+@pytest.mark.parametrize("arguments", [["missing-folder"], [".", "--seconds=0"]])
 def test_bad_usage_exits_with_2_and_one_line(arguments: list[str]) -> None:
     done = check(*arguments)
     assert done.returncode == 2

@@ -77,7 +77,10 @@ def test_a_fault_is_found_and_named_with_its_first_place(family: type[encoders.S
 def test_rows_split_one_late_are_told_as_the_neighbours_row_and_as_two_wrong_counts() -> None:
     found = faults(audit(encoders.SplitsOneRowLate))
     assert set(found) == {Kind.TRUNCATES, Kind.PADS, Kind.CONCATENATES}
-    assert "image 112x84, item 1 of 2 (image 56x56, image 112x84): its row 0 is item 0's row 15" in found[Kind.CONCATENATES]
+    assert (
+        "image 112x84, item 1 of 2 (image 56x56, image 112x84): its row 0 is item 0's row 15"
+        in found[Kind.CONCATENATES]
+    )
 
 
 def test_a_buffer_used_again_only_after_an_engine_has_copied_it_is_a_note_and_no_fault() -> None:
