@@ -33,7 +33,7 @@ def site(copy: Path, tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_readmes_commands_write_audit_and_test_the_encoder(copy: Path, site: Path) -> None:
     (commands,) = re.findall(r"```sh\n(.*?)```", (copy / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     # Away from the folder, so that what is imported is what was installed.
@@ -45,7 +45,7 @@ def test_the_readmes_commands_write_audit_and_test_the_encoder(copy: Path, site:
         env={**os.environ, "PATH": path, "PYTHONPATH": str(site)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=580,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
