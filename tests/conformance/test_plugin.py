@@ -48,7 +48,7 @@ def pytest_in(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_sound_encoder_passes_one_test_for_each_rule(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(SUITE.format(family="Sound"))
-    done = pytest_in(tmp_path, "-v", "-W", "error")
+    done = pytest_in(tmp_path, "-vv", "-W", "error")
     assert done.returncode == 0, done.stdout
     passed = re.findall(r"test_my_encoder_conforms\[(\w+)\] PASSED", done.stdout)
     assert passed == [str(rule) for rule in Rule]
