@@ -12,11 +12,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from encoder_server.conformance.geometry import Axis, Geometry
+from encoder_server.conformance.geometry import MOST_EDGES, Axis, Geometry
 
 # Residues are swept one by one up to this factor; of a larger one, as many, evenly spread.
 _MOST_RESIDUES = 64
-_MOST_EDGES = 8
 _UNKNOWN_FACTOR = 16
 _TINY = ((1, 1), (1, 2), (2, 1), (3, 3), (13, 15), (16, 16), (27, 29), (28, 28), (31, 33))
 _THIN = ((1, 200), (200, 1), (500, 19), (257, 27), (313, 1), (31, 639), (639, 31), (13, 2600))
@@ -105,7 +104,7 @@ def _residues(axis: Axis, *, turned: bool, quick: bool) -> list[tuple[int, int]]
 
 def _edges(axis: Axis, *, turned: bool) -> list[tuple[int, int]]:
     """Where the processor's grid really changes, and a pixel to either side."""
-    return [_turn((edge + step, axis.across), turned) for edge in axis.edges[:_MOST_EDGES] for step in (-1, 0, 1)]
+    return [_turn((edge + step, axis.across), turned) for edge in axis.edges[:MOST_EDGES] for step in (-1, 0, 1)]
 
 
 def _turn(size: tuple[int, int], turned: bool) -> tuple[int, int]:

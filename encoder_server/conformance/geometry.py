@@ -22,6 +22,8 @@ _FAR, _STRIDE = 1600, 16
 # Sizes so unlike that a processor with one grid for them has one for all.
 _SIGHT = (16, 112, 131, 448, 900, 1600)
 _FEWEST = 3  # gaps, before they are called even
+MOST_EDGES = 8
+"""Edges of an uneven processor that are worth the asking."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +64,20 @@ def _axis(grids: Grids) -> Axis:
         if factor is not None:
             return Axis(base=-(-base // factor) * factor, across=base, factor=factor, edges=edges)
     # Edges of tiles lie far apart.
-    far = _edges(grids, range(_STRIDE, _FAR, _STRIDE), _BASES[0])
+    far = _edges(grids, range(_STRIDE, _FAR, _STRIDE), _BASES[0], most=MOST_EDGES)
     return Axis(base=_BASES[0], across=_BASES[0], factor=None, edges=far)
 
 
-def _edges(grids: Grids, sizes: Sequence[int], across: int) -> tuple[int, ...]:
-    """Give the first sizes of new grids among and between `sizes`: found by strides, then to the pixel by halving."""
+def _edges(grids: Grids, sizes: Sequence[int], across: int, *, most: int | None = None) -> tuple[int, ...]:
+    """Give the first sizes of new grids among and between `sizes`, at most `most` of them: found by strides, then to
+    the pixel by halving."""
     found = grids([(size, across) for size in sizes])
-    edges = []
+    edges: list[int] = []
     for low, high, before, after in zip(sizes, sizes[1:], found, found[1:], strict=False):
         if before == after:
             continue
+        if len(edges) == most:
+            break
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if grids([(middle, across)])[0] == before else (low, middle)

@@ -49,6 +49,4 @@ def test_the_readmes_commands_write_audit_and_test_the_encoder(copy: Path, site:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Lite0Encoder (image: 1280 wide, float32, check: promise)" in done.stdout
-    assert re.search(r"^good: \d+ items in \d+ s, 0 kinds of faults$", done.stdout, re.MULTILINE)
     assert re.search(r"^10 passed", done.stdout, re.MULTILINE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ LIMIT = 700_000
 QUICK = Extent(max_pixels=LIMIT, quick=True, seconds=100)
 
 
+@cache
 def audit(family: type[encoders.Sound], extent: Extent = QUICK) -> Audit:
     torch.set_num_threads(1)
     return Sweep(Watching(family(), max_pixels=LIMIT), extent, lambda text: None).run()
