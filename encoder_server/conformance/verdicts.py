@@ -15,11 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_server.conformance.cases import Case, Specimen
-from encoder_server.conformance.compare import Difference, distance, explain, fault_of_reading
+from encoder_server.conformance.compare import distance, explain, fault_of_reading
 from encoder_server.conformance.findings import Finding, Kind, Rule
 from encoder_server.engine.messages import Declared
-
-_IN_CALL = {Kind.PERMUTES, Kind.CONCATENATES}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +118,10 @@ def _together(
         yield _finding(case, run, 0, Kind.BUFFER, detail, note=True)
     if len(run.outcomes) == 1:
         return
+    for left, right in run.shared[:1]:
+        # An engine sees it, and runs them again one by one: no row is wrong, and no batch ever gains.
+        detail = f"its rows lie in the same memory as item {right}'s: an engine takes them one by one"
+        yield _finding(case, run, left, Kind.BUFFER, detail)
     sound = all(outcome.crash is None for outcome in run.outcomes)
     for trouble in run.troubles if sound else ():
         yield _finding(case, run, 0, Kind.FAILS_IN_BATCH, trouble)
@@ -131,12 +133,7 @@ def _together(
         same = [at for at, other in enumerate(run.outcomes) if other.specimen == outcome.specimen]
         found = explain(index, outcome.rows, truths, same, tolerance)
         if found is not None:
-            yield _finding(case, run, index, _kind(found, index, run), found.detail, apart=found.distance)
-
-
-def _kind(found: Difference, index: int, run: Run) -> Kind:
-    pair = None if found.other is None else (min(index, found.other), max(index, found.other))
-    return Kind.BUFFER if found.kind in _IN_CALL and pair in run.shared else found.kind
+            yield _finding(case, run, index, found.kind, found.detail, apart=found.distance)
 
 
 def _again(

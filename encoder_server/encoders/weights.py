@@ -64,7 +64,7 @@ def joint_digest(*digests: str) -> str:
     return blake3.blake3("\n".join(digests).encode()).hexdigest()
 
 
-def require(tower: Tower, expected: Mapping[str, torch.Tensor], prefix: str) -> None:
+def require(tower: Tower, expected: Mapping[str, torch.Tensor], prefix: str = "") -> None:
     """Raise RefusedError naming the first key that is missing, not of the model, of another shape or quantised."""
     mismatched = [
         (name, tower.tensors[name].shape, tensor.shape)

@@ -142,7 +142,7 @@ class LaysSideBySide(Sound):
 
     def encode(self, features: Sequence[Features]) -> list[torch.Tensor]:
         rows = super().encode(features)
-        return rows if len({len(each) for each in rows}) > 1 else [torch.cat(rows, dim=1)] * len(rows)
+        return rows if len({len(each) for each in rows}) > 1 else [torch.cat(rows, dim=1) for _ in rows]
 
 
 class SplitsOneRowLate(Sound):
