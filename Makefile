@@ -28,7 +28,7 @@ venv: ## Make the Python environment from constraints/dev.txt (VENV=.venv)
 check: venv ## Lint, types, import rules and the tests that need neither torch nor a cluster
 	@$(step) "ruff check" ruff check --quiet .
 	@$(step) "ruff format" ruff format --quiet --check .
-	@$(step) "mypy" mypy --cache-dir $(mypy_cache) encoder_server operator/encoder_operator tests
+	@$(step) "mypy" mypy --cache-dir $(mypy_cache) encoder_server operator/encoder_operator tests examples
 	@$(step) "lint-imports" lint-imports
 	@if command -v shellcheck >/dev/null; then $(step) "shellcheck" scripts/shell-lint; fi
 	@$(step) "quick tests" pytest -q $(wildcard $(quick))
@@ -38,6 +38,7 @@ test: ## Everything: packages, check, the engine's tests, and a real cluster, st
 	@$(cluster) packages
 	@$(MAKE) check
 	@$(step) "engine tests" pytest -q tests/engine
+	@$(step) "conformance tests" pytest -q tests/conformance
 	@$(cluster) fresh
 	@$(cluster) image $(truncating)
 	@$(cluster) prometheus

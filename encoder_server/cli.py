@@ -1,7 +1,8 @@
-"""The command line: `encoder-server serve DIR` and `encoder-server make-checkpoint DIR`.
+"""The command line: `encoder-server serve DIR`, `encoder-server check DIR`, `encoder-server make-checkpoint DIR`.
 
-Place: the only reader of arguments and environment; makes Settings and starts `app`. Must never: import
-torch (make-checkpoint alone does, when it is called), or answer bad usage with a traceback.
+Place: the only reader of arguments and environment; makes Settings and starts `app`, or the process that sweeps an
+encoder. Must never: import torch (make-checkpoint alone does, when it is called), or answer bad usage with a
+traceback.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -17,6 +21,8 @@ from typing import NoReturn
 from pythonjsonlogger.json import JsonFormatter
 
 from encoder_server import app, quota
+from encoder_server.conformance import options as check_options
+from encoder_server.layouts import FAMILIES
 from encoder_server.settings import EngineSettings, Limits, Settings
 
 # Sixteen pictures of 2048x2048 by default. A decoded pixel costs some 30 bytes on its way to the model.
@@ -32,7 +38,10 @@ def main(arguments: Sequence[str] | None = None, *, engine_command: Sequence[str
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command == "make-checkpoint":
-        return _make_checkpoint(options.directory, options.seed)
+        return _make_checkpoint(options.directory, options.seed, options.family)
+    if options.command == "check":
+        given = sys.argv[1:] if arguments is None else arguments
+        return _check(given[given.index("check") + 1 :])
     settings = _settings(options, os.environ, parser)
     _log_to_stderr(settings.log_level)
     try:
@@ -42,11 +51,11 @@ def main(arguments: Sequence[str] | None = None, *, engine_command: Sequence[str
         return 1
 
 
-def _make_checkpoint(directory: Path, seed: int) -> int:
+def _make_checkpoint(directory: Path, seed: int, family: str) -> int:
     from encoder_server import checkpoint
 
     try:
-        checkpoint.make(directory, seed=seed)
+        checkpoint.make(directory, seed=seed, family=family)
     except checkpoint.DirectoryInUseError as why:
         print(f"encoder-server: {why}", file=sys.stderr)
         return 1
@@ -54,6 +63,23 @@ def _make_checkpoint(directory: Path, seed: int) -> int:
         print(f"encoder-server: {directory} cannot be written: {why.strerror}", file=sys.stderr)
         return 1
     return 0
+
+
+def _check(arguments: Sequence[str]) -> int:
+    """Sweep in a process of its own, as an engine is, so that an encoder that crashes is told of too."""
+    with tempfile.TemporaryFile() as place:
+        command = [sys.executable, "-m", "encoder_server.conformance", f"--place-fd={place.fileno()}", *arguments]
+        try:
+            done = subprocess.run(command, pass_fds=(place.fileno(),), check=False)  # noqa: S603 - our own program
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
+        if done.returncode >= 0:
+            return done.returncode
+        place.seek(0)
+        where = place.read().decode(errors="replace") or "loading"
+        name = signal.Signals(-done.returncode).name
+        print(f"encoder-server: the encoder's process died of {name} at {where}", file=sys.stderr)
+        return 1
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -143,6 +169,8 @@ def _parser() -> argparse.ArgumentParser:
     make = commands.add_parser("make-checkpoint", help="write a small random checkpoint")
     make.add_argument("directory", metavar="DIR", type=Path)
     make.add_argument("--seed", type=int, default=0)
+    make.add_argument("--family", default="qwen2_5_vl", choices=sorted(FAMILIES), help="whose layout it has")
+    check_options.add(commands.add_parser("check", help="audit an encoder before it is served"))
     serve = commands.add_parser("serve", help="serve the encoder of a checkpoint directory")
     add = serve.add_argument
     add("directory", metavar="DIR", type=Path, help="the checkpoint")

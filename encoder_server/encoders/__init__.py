@@ -34,8 +34,17 @@ GROUP = "encoder_server.encoders"
 AUTO = "Auto"
 
 # Sixteen pictures of 512x512: small ones gain by a batch, and a larger one would keep its first caller waiting.
-_BATCH_BUDGET = 4 * 2**20
-_ENTRY_BY_MODEL_TYPE = {"qwen2_5_vl_vision": "qwen2_5_vl"}
+BATCH_BUDGET = 4 * 2**20
+# A bare tower's model_type, where it is not an entry point's name itself.
+_ENTRY_BY_MODEL_TYPE = {
+    "clip_vision_model": "clip",
+    "glm4v_vision": "glm4v",
+    "qwen2_5_vl_vision": "qwen2_5_vl",
+    "qwen2_vl_vision": "qwen2_vl",
+    "qwen3_vl_vision": "qwen3_vl",
+    "siglip2_vision_model": "siglip2",
+    "siglip_vision_model": "siglip",
+}
 _log = logging.getLogger(__name__)
 
 
@@ -109,7 +118,7 @@ class Description:
     together: bool
     dtype: str
     device: str
-    batch_budget: int = _BATCH_BUDGET
+    batch_budget: int = BATCH_BUDGET
     config: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -162,8 +171,7 @@ def find(name: str, model: Path) -> type[Encoder]:
     entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
     present = ", ".join(sorted(entries)) or "none"
     if name == AUTO:
-        model_type = read_json(model, "config.json").get("model_type")
-        wanted = _ENTRY_BY_MODEL_TYPE.get(str(model_type), str(model_type))
+        model_type, wanted = _read_model_type(model)
         if wanted not in entries:
             raise RefusedError(f"config.json: no encoder for model_type {model_type!r}; there are: {present}")
     else:
@@ -175,6 +183,15 @@ def find(name: str, model: Path) -> type[Encoder]:
     except (ImportError, AttributeError) as error:
         _log.exception("encoder %s could not be imported", wanted)
         raise RefusedError(f"encoder {wanted!r} is registered but could not be imported") from error
+
+
+def _read_model_type(model: Path) -> tuple[object, str]:
+    """Give the checkpoint's model_type, and the entry point's name for it."""
+    content = read_json(model, "config.json")
+    model_type, section = content.get("model_type"), content.get("vision_config")
+    if model_type == "llava" and isinstance(section, dict) and section.get("model_type") == "pixtral":
+        return model_type, "pixtral"
+    return model_type, _ENTRY_BY_MODEL_TYPE.get(str(model_type), str(model_type))
 
 
 def read_json(folder: Path, name: str) -> dict[str, object]:

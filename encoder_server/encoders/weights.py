@@ -8,7 +8,7 @@ change underneath a running engine).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,22 +30,28 @@ class Tower:
     digest: str
 
 
-def read_tower(folder: Path, prefixes: Sequence[str]) -> Tower:
-    """Read the tensors under the first of `prefixes` that occurs; all of them where none does (a bare tower).
+def read_tower(folder: Path, prefixes: Sequence[str], *, bare: bool = True, passed_by: Collection[str] = ()) -> Tower:
+    """Read the tensors under the first of `prefixes` that occurs, but for those that `passed_by` names.
 
-    Raises RefusedError naming the file or key.
+    Where none occurs, all of them are the tower's (`bare`), or the checkpoint is refused. Raises RefusedError
+    naming the file or key.
     """
     place = _places(folder)
-    prefix = next((p for p in prefixes if any(key.startswith(p) for key in place)), "")
+    prefix = next((p for p in prefixes if any(key.startswith(p) for key in place)), None)
+    if prefix is None and not bare:
+        raise RefusedError(f"weights: {prefixes[-1]}* is missing")
+    prefix = prefix or ""
     hasher = blake3.blake3()
     tensors = {}
     files: dict[str, safe_open] = {}
     for key in sorted(key for key in place if key.startswith(prefix)):
+        name = key.removeprefix(prefix)
+        if name in passed_by:
+            continue
         file = place[key]
         if file not in files:
             files[file] = _open(folder, file)
         tensor = _tensor(files[file], file, key)
-        name = key.removeprefix(prefix)
         dtype = str(tensor.dtype).removeprefix("torch.")
         hasher.update(f"{name}\n{dtype}\n{','.join(map(str, tensor.shape))}\n".encode())
         hasher.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
@@ -53,21 +59,43 @@ def read_tower(folder: Path, prefixes: Sequence[str]) -> Tower:
     return Tower(tensors=tensors, digest=hasher.hexdigest())
 
 
-def require(tower: Tower, expected: Mapping[str, torch.Tensor]) -> None:
+def joint_digest(*digests: str) -> str:
+    """Give one digest of those of a tower and of what is read beside it, a projector or the like."""
+    return blake3.blake3("\n".join(digests).encode()).hexdigest()
+
+
+def require(tower: Tower, expected: Mapping[str, torch.Tensor], prefix: str = "") -> None:
+    """Raise RefusedError naming the first key that is missing, not of the model, of another shape or quantised."""
+    mismatched = [
+        (name, tower.tensors[name].shape, tensor.shape)
+        for name, tensor in expected.items()
+        if name in tower.tensors and tower.tensors[name].shape != tensor.shape
+    ]
+    refuse(expected.keys() - tower.tensors.keys(), tower.tensors.keys() - expected.keys(), mismatched, prefix)
+    refuse_quantised(tower, prefix)
+
+
+def refuse(
+    missing: Collection[str],
+    unexpected: Collection[str],
+    mismatched: Collection[tuple[str, Sequence[int], Sequence[int]]],
+    prefix: str = "",
+) -> None:
     """Raise RefusedError naming the first key that is missing, not of the model, or of another shape."""
-    for name in sorted(expected.keys() - tower.tensors.keys()):
-        raise RefusedError(f"weights: {name} is missing")
-    for name in sorted(tower.tensors.keys() - expected.keys()):
-        raise RefusedError(f"weights: {name} is not a tensor of this model")
-    for name, tensor in sorted(expected.items()):
-        found = tower.tensors[name]
-        if found.shape != tensor.shape:
-            raise RefusedError(
-                f"weights: {name} has shape {tuple(found.shape)}, config.json asks for {tuple(tensor.shape)}"
-            )
-        if not found.is_floating_point():
-            dtype = str(found.dtype).removeprefix("torch.")
-            raise RefusedError(f"weights: {name} has dtype {dtype}, which is not a floating point type")
+    for name in sorted(missing):
+        raise RefusedError(f"weights: {prefix}{name} is missing")
+    for name in sorted(unexpected):
+        raise RefusedError(f"weights: {prefix}{name} is not a tensor of this model")
+    for name, found, wanted in sorted(mismatched):
+        raise RefusedError(f"weights: {prefix}{name} has shape {tuple(found)}, config.json asks for {tuple(wanted)}")
+
+
+def refuse_quantised(tower: Tower, prefix: str = "") -> None:
+    """Raise RefusedError naming the first tensor that holds no floating point numbers."""
+    for name, tensor in sorted(tower.tensors.items()):
+        if not tensor.is_floating_point():
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            raise RefusedError(f"weights: {prefix}{name} has dtype {dtype}, which is not a floating point type")
 
 
 def _places(folder: Path) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """`python -m encoder_server.engine`: start one engine on a socket inherited from the front.
 
 Place: spawned by the front's `engines`, never by a person; exits 0 when told to stop or when the front is
-gone, 3 when the checkpoint was refused.
+gone, 3 when the checkpoint was refused, 1 after an error of its own.
 
 Must never: reach for a network, act on a signal (the front decides when an engine ends), or write to stdout.
 """
@@ -9,6 +9,7 @@ Must never: reach for a network, act on a signal (the front decides when an engi
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import logging
 import os
@@ -18,6 +19,7 @@ import socket
 import sys
 import threading
 from pathlib import Path
+from typing import NoReturn
 
 from encoder_server.engine.decode import MAX_PIXELS
 
@@ -46,7 +48,21 @@ def main(arguments: list[str] | None = None) -> int:
         dtype=options.dtype,
         max_pixels=options.max_pixels,
     )
-    return process.run(sock, load, threads=options.threads)
+    try:
+        return process.run(sock, load, threads=options.threads)
+    except Exception:
+        logging.getLogger(__name__).exception("the engine failed")
+        return 1
+
+
+def _leave(status: int) -> NoReturn:
+    """End this process with `status`, without the interpreter's own end: that waits for threads that an encoder or a
+    library left running, and where it ends them by force, they may abort the process and change its status."""
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def _leave_with(sock: socket.socket) -> None:
@@ -78,4 +94,4 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    _leave(main())

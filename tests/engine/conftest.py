@@ -14,6 +14,7 @@ import torch
 from encoder_server.checkpoint import make
 from encoder_server.engine.pipeline import Pipeline
 from tests.support.encoders import Variant
+from tests.support.families import Families
 from tests.support.spawned import Engine
 
 SEED = 7
@@ -46,6 +47,12 @@ def pipeline(checkpoint: Path) -> Pipeline:
     """The checkpoint's pipeline in this process, with one thread as in an engine: more sum in another order."""
     torch.set_num_threads(1)
     return Pipeline.load(checkpoint)
+
+
+@pytest.fixture(scope="session")
+def families(tmp_path_factory: pytest.TempPathFactory) -> Families:
+    """The tiny checkpoint of every family."""
+    return Families(tmp_path_factory.mktemp("families"))
 
 
 @pytest.fixture(scope="session")

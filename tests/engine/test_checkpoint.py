@@ -9,6 +9,8 @@ import pytest
 from safetensors import safe_open
 
 from encoder_server.checkpoint import DirectoryInUseError, make
+from encoder_server.layouts import FAMILIES
+from tests.support.families import Families
 
 SEED_7 = "e50bb61ff8f3589ad17192af7d6eeb2cd7e43118fef04a50b14b8bc3877e9792"
 
@@ -22,6 +24,19 @@ def test_it_is_small_has_a_published_ones_names_and_a_language_model(checkpoint:
     with safe_open(checkpoint / "model.safetensors", framework="np") as file:
         names = set(file.keys())
     assert {"visual.patch_embed.proj.weight", "visual.merger.ln_q.weight", "lm_head.weight"} <= names
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_family_is_small_and_the_same_for_a_seed(family: str, families: Families, tmp_path: Path) -> None:
+    make(tmp_path / "again", seed=7, family=family)
+    make(tmp_path / "other", seed=8, family=family)
+    first, again, other = (
+        (folder / "model.safetensors").read_bytes()
+        for folder in (families.folder(family), tmp_path / "again", tmp_path / "other")
+    )
+    assert first == again
+    assert first != other
+    assert len(first) < 2_000_000
 
 
 def test_a_folder_that_holds_something_is_left_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from encoder_server.encoders import RefusedError
-from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
+from encoder_server.encoders.grid_towers import GridEncoder
 from encoder_server.engine.pipeline import Pipeline
 from tests.support.encoders import Variant
 
@@ -40,7 +40,7 @@ def test_a_file_nested_too_deeply_is_named(variant: Variant) -> None:
 
 
 def test_an_encoder_that_cannot_describe_itself_is_refused(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(Qwen25VLEncoder, "describe")
+    monkeypatch.delattr(GridEncoder, "describe")
     assert refusal(checkpoint) == "the encoder failed to describe itself; the engine's log has the reason"
 
 
@@ -69,10 +69,14 @@ def test_a_processor_of_another_family_is_named(variant: Variant) -> None:
 
 
 def test_an_unknown_model_type_is_named_with_the_encoders_there_are(variant: Variant) -> None:
-    assert refusal(variant("config.json", model_type="llama")) == (
-        "config.json: no encoder for model_type 'llama'; there are: qwen2_5_vl"
+    present = (
+        "clip, clip_pooled, dinov2, dinov2_pooled, glm4v, internvl, llava, pixtral, qwen2_5_vl, qwen2_vl, qwen3_vl, "
+        "siglip, siglip2, siglip2_pooled, siglip_pooled"
     )
-    assert refusal(variant(PROCESSOR), encoder="mine") == "no encoder is registered as 'mine'; there are: qwen2_5_vl"
+    assert refusal(variant("config.json", model_type="llama")) == (
+        f"config.json: no encoder for model_type 'llama'; there are: {present}"
+    )
+    assert refusal(variant(PROCESSOR), encoder="mine") == f"no encoder is registered as 'mine'; there are: {present}"
 
 
 def test_a_configuration_that_is_not_one_is_named(variant: Variant) -> None:

@@ -1,0 +1,94 @@
+"""The steps of a processor, found by asking it: which sizes give which grid.
+
+Place: before `cases`, which sweeps every residue of the factor found here and both sides of every edge. Pure: the
+processor is a function that is given.
+
+Must never: know a family's settings. A second formula for its rounding is the very thing that the sweep audits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+Grids = Callable[[Sequence[tuple[int, int]]], Sequence[Hashable]]
+"""Gives, for each (width, height), what the processor makes of it (tokens and grid), or None where it refuses."""
+
+# From the first of these on, until the grid follows the size in even steps: small sizes may all be scaled up.
+_BASES = (112, 448, 896)
+_SPAN, _STEP = 160, 4
+_FAR, _STRIDE = 1600, 16
+# Sizes so unlike that a processor with one grid for them has one for all.
+_SIGHT = (16, 112, 131, 448, 900, 1600)
+_FEWEST = 3  # gaps, before they are called even
+MOST_EDGES = 8
+"""Edges of an uneven processor that are worth the asking."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One side of a picture: the grid changes every `factor` pixels from `base` on, the other side being `across`.
+
+    `factor` is None where it never does, or in no even steps. `edges`: the first sizes of a new grid.
+    """
+
+    base: int
+    across: int
+    factor: int | None
+    edges: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Geometry:
+    """Both sides of a picture."""
+
+    width: Axis
+    height: Axis
+
+
+def explore(grids: Grids) -> Geometry:
+    """Ask the processor for its steps along both sides."""
+    return Geometry(
+        width=_axis(grids),
+        height=_axis(lambda sizes: grids([(width, height) for height, width in sizes])),
+    )
+
+
+def _axis(grids: Grids) -> Axis:
+    if len(set(grids([(side, _BASES[0]) for side in _SIGHT]))) == 1:
+        return Axis(base=_BASES[0], across=_BASES[0], factor=None, edges=())
+    for base in _BASES:
+        edges = _edges(grids, range(base, base + _SPAN, _STEP), base)
+        factor = _even_step(edges)
+        if factor is not None:
+            return Axis(base=-(-base // factor) * factor, across=base, factor=factor, edges=edges)
+    # Edges of tiles lie far apart.
+    far = _edges(grids, range(_STRIDE, _FAR, _STRIDE), _BASES[0], most=MOST_EDGES)
+    return Axis(base=_BASES[0], across=_BASES[0], factor=None, edges=far)
+
+
+def _edges(grids: Grids, sizes: Sequence[int], across: int, *, most: int | None = None) -> tuple[int, ...]:
+    """Give the first sizes of new grids among and between `sizes`, at most `most` of them: found by strides, then to
+    the pixel by halving."""
+    found = grids([(size, across) for size in sizes])
+    edges: list[int] = []
+    for low, high, before, after in zip(sizes, sizes[1:], found, found[1:], strict=False):
+        if before == after:
+            continue
+        if len(edges) == most:
+            break
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if grids([(middle, across)])[0] == before else (low, middle)
+        edges.append(high)
+    return tuple(edges)
+
+
+def _even_step(edges: Sequence[int]) -> int | None:
+    """Steps are even to a pixel: halves are rounded up at one step and down at the next."""
+    gaps = [after - before for before, after in pairwise(edges)]
+    if len(gaps) < _FEWEST:
+        return None
+    step = round((edges[-1] - edges[0]) / len(gaps))
+    return step if all(abs(gap - step) <= 1 for gap in gaps) else None
