@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import blake3
-from PIL import Image
+from PIL import Image, WebPImagePlugin
 
 from encoder_server import multipart
 from encoder_server.errors import BadMediaError, LimitExceededError, UnsupportedModalityError
@@ -20,9 +20,12 @@ from encoder_server.multipart import Part
 from encoder_server.settings import Limits
 from encoder_server.wire import EncodeItem, parse
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
+FORMATS = ("JPEG", "PNG", WebPImagePlugin.WebPImageFile.format, "GIF")
 _LONGEST_DATA_URL_HEAD = 256
 _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
+# Pillow loads a format when it first needs it. Where no more files can be opened by then, a good picture would pass
+# for none; WebP, which is imported above, is the one that `preinit` leaves out.
+Image.preinit()
 # Pillow's own bomb limits (an error, or only a warning that tests turn into one) come before ours can.
 _BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
@@ -137,7 +140,9 @@ def _size(content: bytes, place: str, max_pixels: int) -> tuple[int, int]:
             return _upright(image)
     except _BOMBS:
         raise LimitExceededError(f"{place}: too many pixels; the limit is {max_pixels}") from None
-    # A parser may raise nearly anything on hostile bytes; whatever it is, the medium is at fault.
+    except MemoryError:
+        raise
+    # A parser may raise nearly anything else on hostile bytes; whatever it is, the medium is at fault.
     except Exception:
         raise BadMediaError(f"{place}: not a picture in a known format ({', '.join(FORMATS)})") from None
 

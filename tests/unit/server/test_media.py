@@ -3,6 +3,8 @@
 import base64
 import io
 import json
+import subprocess
+import sys
 
 import pytest
 from PIL import Image, ImageOps
@@ -33,3 +35,25 @@ def test_a_picture_is_as_wide_and_high_as_the_engine_will_see_it(form: str, orie
     (medium,) = media.take(media.Body(content_type=None, data=json.dumps(body).encode()), ["image"], LIMITS)
     with Image.open(file) as image:
         assert (medium.width, medium.height) == ImageOps.exif_transpose(image).size
+
+
+TAKE_WITHOUT_FILES = """
+import resource, sys
+from encoder_server import media
+from tests.unit.server.test_media import LIMITS
+content = sys.stdin.buffer.read()
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+(medium,) = media.take(media.Body(content_type=None, data=content), ["image"], LIMITS)
+print(medium.width)
+"""
+
+
+@pytest.mark.parametrize("form", media.FORMATS)
+def test_a_good_picture_is_one_though_no_more_files_can_be_opened(form: str) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (60, 20)).save(file, form)
+    body = {"items": [{"modality": "image", "data": base64.b64encode(file.getvalue()).decode()}]}
+    done = subprocess.run(
+        [sys.executable, "-c", TAKE_WITHOUT_FILES], input=json.dumps(body).encode(), capture_output=True, timeout=60
+    )
+    assert done.stdout == b"60\n", done.stderr
