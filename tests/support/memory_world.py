@@ -413,3 +413,12 @@ class MemoryWorld(MemoryChildren):
                 ]
                 ready = sum(pod["status"]["conditions"][0]["status"] == "True" for pod in pods)
                 child["status"] = {"replicas": len(pods), "readyReplicas": ready}
+
+
+async def a_ready_pool(**spec: Any) -> MemoryWorld:
+    """A world whose pool serves as expected, and has done so for a while."""
+    world = MemoryWorld(**spec)
+    await world.passes(6)
+    assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
+    world.now += 60
+    return world

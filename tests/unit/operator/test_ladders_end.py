@@ -10,17 +10,14 @@ from encoder_operator import names, vocabulary
 from encoder_operator.cluster import ChildKind
 from encoder_operator.spec import parse
 from encoder_operator.timestamps import to_text
+from tests.support import memory_world
 from tests.support.memory_world import MemoryWorld
 
 SOON = {"baseSeconds": 1, "maxSeconds": 60, "maxRestarts": 1}
 
 
 async def a_ready_pool(**quarantine: Any) -> MemoryWorld:
-    world = MemoryWorld(quarantine=SOON | quarantine)
-    await world.passes(6)
-    assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
-    world.now += 60
-    return world
+    return await memory_world.a_ready_pool(quarantine=SOON | quarantine)
 
 
 async def faulty_for(world: MemoryWorld, passes: int, *, cured: bool = False) -> None:

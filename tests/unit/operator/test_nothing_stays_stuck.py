@@ -11,6 +11,7 @@ import pytest
 from encoder_operator import names, vocabulary
 from encoder_operator.spec import parse
 from encoder_operator.timestamps import to_text
+from tests.support import memory_world
 from tests.support.memory_world import MemoryWorld, Probing, Server
 from tests.support.replicas import OTHER_FINGERPRINT
 
@@ -19,11 +20,7 @@ HOUR = 3600.0
 
 
 async def a_ready_pool(**spec: Any) -> MemoryWorld:
-    world = MemoryWorld(**{"quarantine": QUICK} | spec)
-    await world.passes(6)
-    assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
-    world.now += 60
-    return world
+    return await memory_world.a_ready_pool(**{"quarantine": QUICK} | spec)
 
 
 async def passes(world: MemoryWorld, count: int, *faulty: int, seconds: float = 1.0) -> None:

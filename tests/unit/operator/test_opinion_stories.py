@@ -5,25 +5,16 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from typing import Any
 
 import pytest
 
 from encoder_operator import vocabulary
 from encoder_operator.observation import Size
 from encoder_operator.orders import parse_question
-from tests.support.memory_world import MemoryWorld, Probing
+from tests.support.memory_world import MemoryWorld, Probing, a_ready_pool
 
 QUIET = {"baseSeconds": 300, "maxSeconds": 600}
 WIDE = Size(modality="image", width=900, height=30)
-
-
-async def a_ready_pool(**spec: Any) -> MemoryWorld:
-    world = MemoryWorld(**spec)
-    await world.passes(6)
-    assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
-    world.now += 60
-    return world
 
 
 def met_by(world: MemoryWorld, *indices: int) -> None:

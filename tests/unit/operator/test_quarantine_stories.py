@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 from encoder_operator import vocabulary
-from tests.support.memory_world import MemoryWorld
+from tests.support.memory_world import MemoryWorld, a_ready_pool
 
 RARELY = {"baseSeconds": 300, "maxSeconds": 600}
-
-
-async def a_ready_pool(**spec: Any) -> MemoryWorld:
-    world = MemoryWorld(**spec)
-    await world.passes(6)
-    assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
-    world.now += 60
-    return world
 
 
 def mismatching(world: MemoryWorld, *indices: int) -> None:

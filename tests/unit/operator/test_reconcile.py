@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import shlex
-from typing import Any
 
 import pytest
 
@@ -13,16 +12,8 @@ from encoder_operator import vocabulary
 from encoder_operator.cluster import ChildKind, JsonObject
 from encoder_operator.errors import ForbiddenError, ForeignObjectError, InvalidSpecError
 from encoder_operator.reconcile import reconcile
-from tests.support.memory_world import MemoryWorld
+from tests.support.memory_world import MemoryWorld, a_ready_pool
 from tests.support.replicas import FINGERPRINT, OTHER_FINGERPRINT
-
-
-async def a_ready_pool(**spec: Any) -> MemoryWorld:
-    world = MemoryWorld(**spec)
-    await world.passes(6)
-    assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
-    world.now += 60
-    return world
 
 
 def one_mismatches(world: MemoryWorld) -> None:

@@ -10,6 +10,7 @@ import pytest
 from encoder_operator import names
 from encoder_operator.errors import ForeignObjectError
 from encoder_operator.spec import parse
+from tests.support import memory_world
 from tests.support.memory_world import MemoryWorld
 from tests.support.replicas import OTHER_FINGERPRINT
 
@@ -17,11 +18,7 @@ IN_TRAFFIC = {"baseSeconds": 2, "maxSeconds": 6, "maxRestarts": 100}
 
 
 async def a_ready_pool(replicas: int = 3, **quarantine: Any) -> MemoryWorld:
-    world = MemoryWorld(replicas=replicas, quarantine=IN_TRAFFIC | quarantine)
-    await world.passes(6)
-    assert (world.condition()["status"], world.condition()["reason"]) == ("True", "AsExpected")
-    world.now += 60
-    return world
+    return await memory_world.a_ready_pool(replicas=replicas, quarantine=IN_TRAFFIC | quarantine)
 
 
 async def go_on(
