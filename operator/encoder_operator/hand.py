@@ -30,9 +30,9 @@ def by_hand(replica: Replica, now: float) -> Action | None:
     if record is not None and is_cordoned_here(replica):
         if replica.hand_release is not None:
             told = f"{record.message}; released by hand: {replica.hand_release[:_LONGEST_WHY]}"
-            return release(replica, replace(record, message=told), now)
+            return release(replica, replace(_uncounted(record), message=told), now)
         # The label was set back by hand: the person's decision stands, and evidence is gathered anew.
-        return release(replica, record, now) if replica.serving else None
+        return release(replica, _uncounted(record), now) if replica.serving else None
     return Dismiss(replica=replica) if replica.hand_release is not None else None
 
 
@@ -40,6 +40,11 @@ def is_cordoned_by_hand(replica: Replica) -> bool:
     """Whether the record says that the operator cordoned it for a person's annotation."""
     record = replica.cordon
     return record is not None and record.by.startswith(PERSON) and record.state is CordonState.CORDONED
+
+
+def _uncounted(record: CordonRecord) -> CordonRecord:
+    """What a person ended proves nothing of a repair: it must not make the next cordon look like a relapse."""
+    return replace(record, in_a_row=record.in_a_row - 1)
 
 
 def _cordon(replica: Replica, why: str, now: float) -> Cordon:
@@ -52,7 +57,7 @@ def _cordon(replica: Replica, why: str, now: float) -> Cordon:
         since=now,
         released_at=None,
         times=before.times if before else 1,
-        in_a_row=before.in_a_row if before else 1,
+        in_a_row=before.in_a_row if before else 0,
         attempt=1,
         attempt_boot_id=None,
         next_attempt_at=None,

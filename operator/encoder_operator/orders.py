@@ -142,7 +142,8 @@ def _can_be_told(record: CordonRecord) -> bool:
     render_record(record)
     if record.by == vocabulary.FIELD_MANAGER and record.reason not in vocabulary.REASONS:
         return False
-    return all(0 < each < _MOST_TIMES for each in (record.times, record.in_a_row, record.attempt))
+    counted = 0 <= record.in_a_row < _MOST_TIMES
+    return counted and all(0 < each < _MOST_TIMES for each in (record.times, record.attempt))
 
 
 def _sizes(sizes: Sequence[Size]) -> list[dict[str, Any]]:

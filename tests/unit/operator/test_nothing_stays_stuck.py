@@ -64,6 +64,33 @@ async def test_a_fault_that_no_probe_shows_is_restarted_in_vain_so_often_and_the
     assert (labels(world), world.condition()["reason"]) == (["true"] * 3, "AsExpected")
 
 
+@pytest.mark.parametrize("by_hand", ["hand-cordon and off again", "hand-release", "label set back"])
+async def test_what_a_person_ended_is_no_restart_in_vain(by_hand: str) -> None:
+    world = await a_ready_pool(quarantine={"baseSeconds": 2, "maxSeconds": 600, "maxRestarts": 1})
+    pod = world.pod(0)["metadata"]
+    if by_hand == "hand-cordon and off again":
+        pod["annotations"]["encoderpool.io/hand-cordon"] = "to look at it"
+        await passes(world, 2)
+        assert labels(world) == ["false", "true", "true"]
+        del pod["annotations"]["encoderpool.io/hand-cordon"]
+    else:
+        world.server(0).fault = True
+        while world.label(0) == "true":
+            await passes(world, 1, 0)
+        world.server(0).fault = False
+        if by_hand == "hand-release":
+            pod["annotations"]["encoderpool.io/hand-release"] = "we know"
+        else:
+            pod["labels"]["encoderpool.io/serving"] = "true"
+    await passes(world, 2)
+    assert labels(world) == ["true"] * 3
+    boots = world.server(0).boots
+    world.server(0).fault = True
+    while world.server(0).boots == boots and not world.evicted:
+        await passes(world, 1, 0)
+    assert not world.evicted, "it is restarted before it is replaced"
+
+
 @pytest.mark.parametrize("mode", ["Cordon", "Repair"])
 async def test_who_relapses_stays_out_longer_each_time(mode: str) -> None:
     world = await a_ready_pool(quarantine={"baseSeconds": 8, "maxSeconds": 60, "maxRestarts": 100, "mode": mode})
