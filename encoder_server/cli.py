@@ -171,7 +171,11 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument("--seed", type=int, default=0)
     make.add_argument("--family", default="qwen2_5_vl", choices=sorted(FAMILIES), help="whose layout it has")
     check_options.add(commands.add_parser("check", help="audit an encoder before it is served"))
-    serve = commands.add_parser("serve", help="serve the encoder of a checkpoint directory")
+    _add_serving(commands.add_parser("serve", help="serve the encoder of a checkpoint directory"))
+    return parser
+
+
+def _add_serving(serve: argparse.ArgumentParser) -> None:
     add = serve.add_argument
     add("directory", metavar="DIR", type=Path, help="the checkpoint")
     add("--processor", type=Path, help="a directory with another processor than the checkpoint's own")
@@ -203,7 +207,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--backoff-seconds", type=_seconds, default=1.0, help="before the first restart of an engine")
     add("--lost-seconds", type=_seconds, default=120.0, help="without an engine that serves, before /healthz fails")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-    return parser
 
 
 def _count(text: str) -> int:

@@ -15,9 +15,12 @@ import os
 import sys
 import threading
 import time
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from encoder_server.conformance import options
+
+if TYPE_CHECKING:
+    from encoder_server.conformance.sweep import Sweep
 
 _QUIET = 2.0  # seconds between two lines of progress
 _GRACE = 60.0  # seconds beyond its time that a case may take
@@ -43,7 +46,6 @@ def _sweep(chosen: argparse.Namespace, out: TextIO) -> int:
     # Imported here: torch takes seconds, and its libraries read the environment that is set above.
     import torch
 
-    from encoder_server.conformance import report
     from encoder_server.conformance.sweep import Extent, Sweep
     from encoder_server.conformance.watch import Watching
     from encoder_server.encoders import RefusedError
@@ -66,7 +68,11 @@ def _sweep(chosen: argparse.Namespace, out: TextIO) -> int:
     extent = Extent(
         max_pixels=chosen.max_pixels, quick=chosen.quick, seconds=chosen.seconds, tolerance=chosen.tolerance
     )
-    sweep = Sweep(pipeline, extent, _Progress(chosen.place_fd))
+    return _run(Sweep(pipeline, extent, _Progress(chosen.place_fd)), chosen, out)
+
+
+def _run(sweep: Sweep, chosen: argparse.Namespace, out: TextIO) -> int:
+    from encoder_server.conformance import report
 
     def tell() -> int:
         audit = sweep.audit()
