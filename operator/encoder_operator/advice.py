@@ -10,8 +10,8 @@ from collections import Counter
 from typing import Any
 
 from encoder_operator import names
-from encoder_operator.likeness import difference
-from encoder_operator.observation import Observation, ProbeResult
+from encoder_operator.learning import differing, teaches
+from encoder_operator.observation import Observation
 from encoder_operator.spec import EncoderPool
 from encoder_operator.standing import Standing
 
@@ -21,14 +21,9 @@ def on_a_suspect_reference(pool: EncoderPool, standing: Standing, observation: O
     is no matter of the revision that the spec asks for, of which alone a pin speaks."""
     asked, allowed = names.revision_hash(pool.spec), pool.spec.model.identity.max_signature_distance
     known = next((each.expected for each in standing.revisions if each.hash == asked), None)
-    measured = [
-        (each.identity.fingerprint, each.identity.signature)
-        for each in observation.replicas
-        if each.revision == asked and each.serving
-        if each.identity is not None and each.identity.fingerprint is not None
-        if each.identity.probe is not None and each.identity.probe.result is ProbeResult.PASSED
-        if known is None or difference(each.identity, known, allowed) is not None
-    ]
+    teachers = [each for each in observation.replicas if each.revision == asked and teaches(each)]
+    against = teachers if known is None else differing(teachers, known, allowed)
+    measured = [(each.identity.fingerprint, each.identity.signature) for each in against if each.identity is not None]
     if not measured:
         return ""
     (fingerprint, signature), _ = min(Counter(measured).most_common(), key=lambda each: (-each[1], str(each[0])))

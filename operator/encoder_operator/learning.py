@@ -43,37 +43,37 @@ def lesson(replicas: Sequence[Replica], max_distance: int) -> Lesson:
 def overruling(replicas: Sequence[Replica], learned: Expected, max_distance: int, asked: int) -> Expected | None:
     """What more than half of the `asked` replicas of a revision teach alike, and of those that there are where fewer
     were asked for since; each differs from what was learned. None where what was learned stands."""
-    against = [
-        each
-        for each in replicas
-        if each.identity is not None and difference(each.identity, learned, max_distance) is not None
-    ]
-    groups = _alike(against, max_distance)
+    groups = _alike(differing(replicas, learned, max_distance), max_distance)
     return groups[0][0][1] if groups and 2 * len(groups[0]) > max(asked, len(replicas)) else None
 
 
 def is_undecided(replicas: Sequence[Replica], learned: Expected, max_distance: int, asked: int) -> bool:
     """Whether those that differ from what was learned are of one mind, and more of the `asked` replicas are yet to
     come: they tell who is right."""
-    differing = [
+    dissenters = differing(replicas, learned, max_distance)
+    return len(_alike(dissenters, max_distance)) == 1 and len(replicas) < asked
+
+
+def differing(replicas: Sequence[Replica], learned: Expected, max_distance: int) -> list[Replica]:
+    """Those that measured another identity than what was learned."""
+    return [
         each
         for each in replicas
         if each.identity is not None and difference(each.identity, learned, max_distance) is not None
     ]
-    return len(_alike(differing, max_distance)) == 1 and len(replicas) < asked
 
 
 def confirms(replicas: Sequence[Replica], pin: Expected, max_distance: int) -> bool:
     """Whether a replica that may teach measured what a pin, now taken back, said. A pin that none confirms was
     wrong: were it kept as if learned, every replica would be held until a person found out."""
-    teachers = (each.identity for each in replicas if _teaches(each))
+    teachers = (each.identity for each in replicas if teaches(each))
     return any(each is not None and difference(each, pin, max_distance) is None for each in teachers)
 
 
 def _alike(replicas: Sequence[Replica], max_distance: int) -> list[list[tuple[str, Expected]]]:
     """The teachers by what they teach, those of one mind together, the most of one mind first."""
     groups: list[list[tuple[str, Expected]]] = []
-    for replica in sorted((each for each in replicas if _teaches(each)), key=lambda each: each.name):
+    for replica in sorted((each for each in replicas if teaches(each)), key=lambda each: each.name):
         identity = replica.identity
         if identity is None or identity.fingerprint is None:
             continue
@@ -87,7 +87,8 @@ def _alike(replicas: Sequence[Replica], max_distance: int) -> list[list[tuple[st
     return sorted(groups, key=len, reverse=True)
 
 
-def _teaches(replica: Replica) -> bool:
+def teaches(replica: Replica) -> bool:
+    """Whether it serves, and has a fingerprint and a passing probe."""
     identity = replica.identity
     return (
         replica.serving
