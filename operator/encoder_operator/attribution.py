@@ -185,8 +185,8 @@ def _next_to_peers(case: Case, own: Mapping[str, Verdict], found: Mapping[str, M
         return _of_revision(verdict, "a size that fails on a cordoned replica, restarted or not, fails on another too")
     peers = "1 peer is good" if len(good) == 1 else f"{len(good)} peers are good"
     told = f"{verdict.message}; {peers}{heard.message and '; '}{heard.message}"
-    known = _unknown(verdict, told) if heard.awaited and _asks_about(case, replica) else verdict
-    return replace(known, message=told, awaits=heard.awaited)
+    awaited = heard.awaited if _asks_about(case, replica) else None
+    return replace(_unknown(verdict, told) if awaited else verdict, message=told, awaits=awaited)
 
 
 def _asks_about(case: Case, replica: Replica) -> bool:

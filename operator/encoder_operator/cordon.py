@@ -52,14 +52,13 @@ def cordon(pool: EncoderPool, standing: Standing, observation: Observation, judg
         return CordonPlan(actions=(), withheld=(), blocked=None, end=None, next_look_at=None)
     said = {each.name: by_hand(each, observation.at) for each in observation.replicas}
     others = [each for each in observation.replicas if said[each.name] is None and each.hand_cordon is None]
-    acts = pool.spec.quarantine.mode is not Mode.OBSERVE
-    # Nobody is asked in mode Observe: what the answer would decide is told as if it were known.
-    questions = _questions(observation, judgement, others) if acts else ()
     at_fault, blocked = _at_fault(pool, observation, judgement, others)
     rungs = tuple(_rungs(pool, standing, observation, others))
     ends = [each for each in rungs if isinstance(each, Evict)]
     evictions, end = evict_one(pool, standing, ends)
+    questions = _questions(observation, judgement, others)
     own = (*(each for each in rungs if each not in ends), *at_fault, *questions, *evictions)
+    acts = pool.spec.quarantine.mode is not Mode.OBSERVE
     actions = tuple(each for each in said.values() if each is not None) + (own if acts else ())
     looks = (_next_attempt(observation), next_look_at(observation, judgement, actions))
     return CordonPlan(
@@ -99,8 +98,7 @@ def _at_fault(
     pool: EncoderPool, observation: Observation, judgement: Judgement, replicas: list[Replica]
 ) -> tuple[tuple[Cordon, ...], Blocked | None]:
     verdicts = {each.subject: each for each in judgement.replicas}
-    asks = pool.spec.quarantine.mode is not Mode.OBSERVE
-    found = [each for each in replicas if _is_to_be_cordoned(each, verdicts.get(each.name), waits=asks)]
+    found = [each for each in replicas if _is_to_be_cordoned(each, verdicts.get(each.name))]
     allowed = allow(pool, observation, found)
     chosen = allowed.granted
     if chosen is None or chosen.identity is None:
@@ -114,13 +112,13 @@ def _questions(observation: Observation, judgement: Judgement, replicas: list[Re
     return ask(observation, [each for each in replicas if _may_be_cordoned(each)], verdicts, replicas)
 
 
-def _is_to_be_cordoned(replica: Replica, verdict: Verdict | None, *, waits: bool) -> bool:
+def _is_to_be_cordoned(replica: Replica, verdict: Verdict | None) -> bool:
     return (
         verdict is not None
         and verdict.result is Result.BAD
         and verdict.scope is Scope.REPLICA
         and verdict.reason in _CORDONABLE
-        and (verdict.awaits is None or not waits)
+        and verdict.awaits is None
         and _may_be_cordoned(replica)
     )
 

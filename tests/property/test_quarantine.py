@@ -142,7 +142,7 @@ def test_observe_decides_all_and_does_only_what_a_person_says(stands: Standing, 
     would, does = decided(OBSERVED_POOL, stands, world), decided(with_quarantine(mode="Repair"), stands, world)
     asked = tuple(each for replica in world.replicas if (each := by_hand(replica, world.at)) is not None)
     assert would.actions == asked
-    if any(each.awaits for each in judge(OBSERVED_POOL, stands, world).replicas):
+    if any(each.awaits for each in judge(with_quarantine(mode="Repair"), stands, world).replicas):
         # A peer would be asked first: told is what the answer would decide.
         differs = (Cordon, AskPeer)
         assert without(differs, asked + would.withheld) == without(differs, does.actions)
