@@ -19,7 +19,6 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from encoder_server.encoders import Description, Features, LayoutError, Picture, RefusedError, Source, processors
 from encoder_server.encoders.loading import build, describe, read_config
 from encoder_server.encoders.weights import read_tower
-from encoder_server.engine.messages import Declared
 
 _PREFIXES = ("model.visual.", "visual.")
 _GEOMETRY = ("patch_size", "temporal_patch_size", "merge_size")
@@ -75,14 +74,13 @@ class GridEncoder:
 
     def describe(self) -> Description:
         """See `Encoder.describe`."""
-        dtype = str(self._model.dtype).removeprefix("torch.")
         return describe(
             self,
             self._model,
             self._processor,
             weights=self._weights,
             settings=processors.effective(self._processor),
-            declared=Declared(width=self.width(), dtype=dtype, check="promise"),
+            width=self.width(),
         )
 
     def warm_up(self) -> None:

@@ -23,7 +23,6 @@ from encoder_server.encoders import Description, Features, LayoutError, Picture,
 from encoder_server.encoders.llava import PROJECTOR
 from encoder_server.encoders.loading import TOGETHER, build, describe, fill, read_full_config
 from encoder_server.encoders.weights import joint_digest, read_tower
-from encoder_server.engine.messages import Declared
 
 _TOWER = ("model.vision_tower.", "vision_tower.")
 
@@ -75,7 +74,6 @@ class InternVLEncoder:
 
     def describe(self) -> Description:
         """See `Encoder.describe`."""
-        dtype = str(self._model.dtype).removeprefix("torch.")
         whole = {"image_seq_length": self._tokens_of_tile, "crop_to_patches": True}
         return describe(
             self,
@@ -83,7 +81,7 @@ class InternVLEncoder:
             self._processor,
             weights=self._weights,
             settings={**processors.effective(self._processor), "whole": whole},
-            declared=Declared(width=self._config.text_config.hidden_size, dtype=dtype, check="promise"),
+            width=self._config.text_config.hidden_size,
             joined=self._config,
         )
 

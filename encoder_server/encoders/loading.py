@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -152,14 +152,17 @@ def describe(
     *,
     weights: str,
     settings: Mapping[str, object],
-    declared: Declared,
+    width: int,
+    check: Literal["promise", "self"] = "promise",
     batch_budget: int = BATCH_BUDGET,
     joined: PreTrainedConfig | None = None,
 ) -> Description:
     """Give the Description of an encoder of this package. What is added to an identity is added here.
 
+    `width` is a row's, `check` what its promise is held against (see `Declared`).
     `joined` is the whole model's configuration, where rows are more than the tower's own hidden states.
     """
+    dtype = str(model.dtype).removeprefix("torch.")
     return Description(
         weights=weights,
         processor=settings,
@@ -169,9 +172,9 @@ def describe(
             "model": type(model).__name__,
             "processor": type(processor).__name__,
         },
-        declared={"image": declared},
+        declared={"image": Declared(width=width, dtype=dtype, check=check)},
         together=True,
-        dtype=declared.dtype,
+        dtype=dtype,
         device=str(model.device),
         batch_budget=batch_budget,
     )

@@ -21,7 +21,6 @@ import torch
 
 from encoder_server.encoders import Description, Features, LayoutError, Picture, processors
 from encoder_server.encoders.loading import TOGETHER, describe
-from encoder_server.engine.messages import Declared
 
 
 class PatchEncoder:
@@ -47,14 +46,14 @@ class PatchEncoder:
     def describe(self) -> Description:
         """See `Encoder.describe`."""
         check: Literal["promise", "self"] = "promise" if self.one_size and not self.pooled else "self"
-        dtype = str(self._model.dtype).removeprefix("torch.")
         return describe(
             self,
             self._model,
             self._processor,
             weights=self._weights,
             settings=self.settings(),
-            declared=Declared(width=self._width, dtype=dtype, check=check),
+            width=self._width,
+            check=check,
             joined=self.joined,
         )
 

@@ -33,7 +33,6 @@ from encoder_server.encoders import (
 from encoder_server.encoders.llava import TOWER, Selection, load_projector
 from encoder_server.encoders.loading import build, describe, read_config, read_full_config
 from encoder_server.encoders.weights import joint_digest, read_tower
-from encoder_server.engine.messages import Declared
 
 _BARE = "pixtral"
 
@@ -85,14 +84,13 @@ class PixtralEncoder:
 
     def describe(self) -> Description:
         """See `Encoder.describe`."""
-        dtype = str(self._model.dtype).removeprefix("torch.")
         return describe(
             self,
             self._model,
             self._processor,
             weights=self._weights,
             settings={**processors.effective(self._processor), "patch": list(self._patch)},
-            declared=Declared(width=self._width, dtype=dtype, check="promise"),
+            width=self._width,
             batch_budget=0,
             joined=self._joined,
         )

@@ -31,7 +31,6 @@ from encoder_server.encoders import (
 from encoder_server.encoders.loading import build, describe, read_config, read_full_config
 from encoder_server.encoders.patch_towers import of_one_shape
 from encoder_server.encoders.weights import read_tower
-from encoder_server.engine.messages import Declared
 
 _BARE = "siglip2_vision_model"
 _GIVES = ("pixel_attention_mask", "spatial_shapes")
@@ -65,7 +64,6 @@ class Siglip2Encoder:
 
     def describe(self) -> Description:
         """See `Encoder.describe`."""
-        dtype = str(self._model.dtype).removeprefix("torch.")
         check: Literal["promise", "self"] = "self" if self.pooled else "promise"
         return describe(
             self,
@@ -73,7 +71,8 @@ class Siglip2Encoder:
             self._processor,
             weights=self._weights,
             settings=processors.effective(self._processor),
-            declared=Declared(width=self._model.config.hidden_size, dtype=dtype, check=check),
+            width=self._model.config.hidden_size,
+            check=check,
         )
 
     def warm_up(self) -> None:
