@@ -176,7 +176,6 @@ class Replica:
     revision: str
     address: str | None
     serving: bool
-    ready: bool
     ready_since: float | None
     created_at: float
     container_started_at: float | None
@@ -193,6 +192,11 @@ class Replica:
     skip: str | None
     identity: Identity | None
     counts: Counts | None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is Ready."""
+        return self.ready_since is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,6 @@ def _replica(pod: JsonObject) -> Replica:
         revision=_revision(pod),
         address=status.get("podIP"),
         serving=labels.get(vocabulary.LABEL_SERVING) == vocabulary.SERVING,
-        ready=ready is not None,
         ready_since=None if ready is None else to_seconds(ready["lastTransitionTime"]),
         created_at=to_seconds(metadata["creationTimestamp"]),
         container_started_at=_started_at(container),

@@ -98,16 +98,15 @@ def counted(good: int = 100, *, bad: int = 0, media: int | None = None, layout: 
     )
 
 
-def a_replica(name: str = "a", **fields: Any) -> Replica:
-    """A replica that serves as expected, with these fields instead."""
+def a_replica(name: str = "a", *, ready: bool = True, **fields: Any) -> Replica:
+    """A replica that serves as expected, with these fields instead; Ready since a while, or not."""
     made = Replica(
         name=name,
         uid=f"uid-{name}",
         revision=REVISION,
         address="10.0.0.1",
         serving=True,
-        ready=True,
-        ready_since=NOW - 600,
+        ready_since=NOW - 600 if ready else None,
         created_at=NOW - 600,
         container_started_at=NOW - 600,
         restarts=0,
@@ -157,7 +156,8 @@ def suspect(name: str = "a", *sizes: Size, **fields: Any) -> Replica:
     """A replica that mismatches in traffic, and tells the sizes at which it does (LARGE, where none is named)."""
     failed = tuple(an_item(size=size, result="count", produced=9) for size in sizes or (LARGE,))
     identity = an_identity(boot_id=f"boot-of-{name}", recent_violations=failed)
-    return a_replica(name, **({"identity": identity, "counts": counted(80, bad=40)} | fields))
+    shown: dict[str, Any] = {"identity": identity, "counts": counted(80, bad=40)}
+    return a_replica(name, **(shown | fields))
 
 
 def asked(peer: Replica, about: Replica, *, since: float = 2.0, **fields: Any) -> Replica:

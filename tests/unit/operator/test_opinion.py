@@ -153,7 +153,7 @@ IN_VAIN = asked(good("b"), A, since=31)
         ),
         (
             "a peer that is cordoned by now is nobody's",
-            [replace(FAILING, serving=False, ready=False), good("c")],
+            [replace(FAILING, serving=False, ready_since=None), good("c")],
             "NoEvidence",
             ["c about a"],
         ),
@@ -248,7 +248,7 @@ def test_a_peer_is_not_at_fault_for_what_it_was_asked() -> None:
 
 
 def test_a_peer_whose_golden_probe_fails_is_not_believed() -> None:
-    broken = replace(FAILING, ready=False, identity=held("ProbeFailed", probe=FAILED, boot_id="boot-1"))
+    broken = replace(FAILING, ready_since=None, identity=held("ProbeFailed", probe=FAILED, boot_id="boot-1"))
     assert told(plan_for(POOL, A, broken, good("c")).actions) == ["c about a"]
 
 
@@ -328,7 +328,7 @@ def test_an_answer_is_looked_for_soon() -> None:
 
 def test_the_cordon_of_a_peer_that_was_asked_is_by_its_own_record() -> None:
     """The ladder's order takes the question's place in the one annotation."""
-    peer = replace(FAILING, serving=False, ready=False, cordon=a_record(attempt_boot_id="boot-0"))
+    peer = replace(FAILING, serving=False, ready_since=None, cordon=a_record(attempt_boot_id="boot-0"))
     text = patch_of(plan_for(POOL, peer, good("c")).actions[0]).annotations["encoderpool.io/order-probe"]
     assert parse_question(text) is None
     order = parse_order(text)
