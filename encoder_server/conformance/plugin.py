@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -44,7 +44,7 @@ class Audited:
     model: Path | None = None
     processor: Path | None = None
     encoder: str = "Auto"
-    loaded: Encoder | None = None
+    loaded: Encoder[Any] | None = None
     device: str = "cpu"
     dtype: str = "auto"
     max_pixels: int = MAX_PIXELS
@@ -80,7 +80,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def conformance_audit(audited_encoder: Audited | Encoder) -> Audit:
+def conformance_audit(audited_encoder: Audited | Encoder[Any]) -> Audit:
     """The audit of the suite's `audited_encoder` (a session's fixture), run once."""
     return _sweep(audited_encoder)
 
@@ -91,7 +91,7 @@ def conformance_rule(conformance_rule_name: str, conformance_audit: Audit) -> Ru
     return RuleUnderTest(rule=Rule(conformance_rule_name), audit=conformance_audit)
 
 
-def _sweep(audited: Audited | Encoder) -> Audit:
+def _sweep(audited: Audited | Encoder[Any]) -> Audit:
     # Imported here: torch takes seconds, and only a suite that asks for an audit shall pay for them.
     import torch
 

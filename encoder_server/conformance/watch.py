@@ -26,7 +26,7 @@ class Watched:
     `troubles`: calls of several items that failed; `errors`: those of one; `shared`: items that shared memory.
     """
 
-    def __init__(self, encoder: Encoder) -> None:
+    def __init__(self, encoder: Encoder[Any]) -> None:
         self._encoder = encoder
         self._kept: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.forget()
@@ -96,7 +96,7 @@ class Watched:
 class Watching(Pipeline):
     """An engine's pipeline around a watched encoder: `load` loads as an engine does."""
 
-    def __init__(self, encoder: Encoder, *, max_pixels: int) -> None:
+    def __init__(self, encoder: Encoder[Any], *, max_pixels: int) -> None:
         self.watched = Watched(encoder)
         super().__init__(self.watched, max_pixels=max_pixels)
 

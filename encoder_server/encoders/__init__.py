@@ -20,7 +20,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -83,6 +83,38 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Clip:
+    """A decoded video: `frames` is uint8 of shape (frames, height, width, 3), RGB, turned upright; `fps` is how many
+    of them the video shows in a second, None where it was given as bare frames."""
+
+    frames: npt.NDArray[np.uint8]
+    fps: float | None
+
+    @property
+    def modality(self) -> str:
+        """The modality's name on the wire."""
+        return "video"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sound:
+    """Decoded audio: `samples` is float32 of shape (samples,), mono, nominally in -1..1 and finite, at `rate` samples
+    in a second: the encoder's own (`Description.sampling_rate`)."""
+
+    samples: npt.NDArray[np.float32]
+    rate: int
+
+    @property
+    def modality(self) -> str:
+        """The modality's name on the wire."""
+        return "audio"
+
+
+Decoded = Picture | Clip | Sound
+DecodedT_contra = TypeVar("DecodedT_contra", bound=Decoded, contravariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
     """One item as the processor left it, and its promise.
 
@@ -108,7 +140,8 @@ class Description:
     on every machine, for every dtype and from every path. `classes`: class names by role. `declared`: by modality.
     `together`: whether several items may share one call of `encode`; False where the model cannot say which
     rows belong to which item. `batch_budget`: pixels of media (as their headers say) up to which a batch of
-    several callers' items is faster than one after the other; 0 where it never is.
+    several callers' items is faster than one after the other; 0 where it never is. `sampling_rate`: of the audio
+    that it takes, in samples a second; None where it takes none.
     """
 
     weights: str
@@ -120,10 +153,14 @@ class Description:
     device: str
     batch_budget: int = BATCH_BUDGET
     config: Mapping[str, object] = field(default_factory=dict)
+    sampling_rate: int | None = None
 
 
-class Encoder(Protocol):
+class Encoder(Protocol[DecodedT_contra]):
     """A family's tower and processor. One engine drives one encoder, from one thread.
+
+    One call of `preprocess` or `encode` has items of one modality, which the encoder declares: `Encoder[Picture]` is
+    one for pictures alone, `Encoder[Picture | Clip]` one for video too.
 
     What `preprocess` or `encode` raises fails the item that it is raised for, and its batch mates are run without it.
     It counts against the replica, as a failed check (502 `layout`), where it says that processor and model do not
@@ -146,7 +183,7 @@ class Encoder(Protocol):
         """Run the model once, so that the first request does not pay for lazy set-up."""
         ...
 
-    def preprocess(self, media: Sequence[Picture]) -> Sequence[Features]:
+    def preprocess(self, media: Sequence[DecodedT_contra]) -> Sequence[Features]:
         """Run the processor on `media`, features in the same order, one for each.
 
         Raises UnfitMediaError for a medium that the family does not take. Any other error of several media is
@@ -163,7 +200,7 @@ class Encoder(Protocol):
         ...
 
 
-def find(name: str, model: Path) -> type[Encoder]:
+def find(name: str, model: Path) -> type[Encoder[Any]]:
     """Give the encoder class registered as `name`, or, for `Auto`, for the model_type in `model`'s config.json.
 
     Raises RefusedError naming what was asked for and what there is.
@@ -179,7 +216,7 @@ def find(name: str, model: Path) -> type[Encoder]:
         if wanted not in entries:
             raise RefusedError(f"no encoder is registered as {name!r}; there are: {present}")
     try:
-        return cast("type[Encoder]", entries[wanted].load())
+        return cast("type[Encoder[Any]]", entries[wanted].load())
     except (ImportError, AttributeError) as error:
         _log.exception("encoder %s could not be imported", wanted)
         raise RefusedError(f"encoder {wanted!r} is registered but could not be imported") from error

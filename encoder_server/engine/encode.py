@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -39,7 +40,7 @@ class Embedding:
 
 
 def encode(
-    encoder: Encoder, ready: Sequence[Ready], *, together: bool, renew: Callable[[Ready], Ready]
+    encoder: Encoder[Any], ready: Sequence[Ready], *, together: bool, renew: Callable[[Ready], Ready]
 ) -> tuple[list[Embedding], list[Failure]]:
     """Encode `ready`, `together` as one batch or each alone; each item becomes an Embedding or a Failure.
 

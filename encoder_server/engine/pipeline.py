@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,7 @@ class Prepared:
 class Pipeline:
     """An encoder and its stages. Not for use from several threads at once."""
 
-    def __init__(self, encoder: Encoder, *, max_pixels: int) -> None:
+    def __init__(self, encoder: Encoder[Any], *, max_pixels: int) -> None:
         self._encoder = encoder
         self._description = encoder.describe()
         self._max_pixels = max_pixels

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from encoder_server.encoders import Encoder, Features, LayoutError, Picture
 from encoder_server.engine.decode import BadMediaError, decode_picture
@@ -36,7 +36,7 @@ class Ready:
 
 
 def preprocess(
-    encoder: Encoder, media: Sequence[Medium], *, modalities: Collection[str], max_pixels: int
+    encoder: Encoder[Any], media: Sequence[Medium], *, modalities: Collection[str], max_pixels: int
 ) -> tuple[list[Ready], list[Failure]]:
     """Decode and process `media` as one batch; each comes back as Ready or as a Failure."""
     failures: list[Failure] = []

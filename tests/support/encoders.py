@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from encoder_server.encoders import Encoder, Source
 from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
@@ -27,7 +28,7 @@ def pipeline_of(folder: Path, family: type[Qwen25VLEncoder] = Qwen25VLEncoder) -
     return around(family.load(Source(model=folder, processor=folder, device="cpu", dtype="auto")))
 
 
-def around(encoder: Encoder) -> Pipeline:
+def around(encoder: Encoder[Any]) -> Pipeline:
     """The pipeline around an encoder that is loaded."""
     return Pipeline(encoder, max_pixels=MAX_PIXELS)
 
