@@ -54,6 +54,10 @@ class Library:
         """Write the model's weights and configuration as the library does."""
         self._model.save_pretrained(folder)
 
+    def save_video_processor(self, folder: Path) -> None:
+        """Write the video processor's settings as the library does."""
+        transformers.AutoVideoProcessor.from_pretrained(self._folder, local_files_only=True).save_pretrained(folder)
+
     def rows(self, data: bytes) -> Rows:
         """A row of each token."""
         return self._run(data, self._rows)
