@@ -141,16 +141,16 @@ def test_qwen2_vl_samples_too_where_its_settings_say_so(families: Families) -> N
 def test_more_or_fewer_frames_than_the_processor_takes_are_the_callers_with_the_limit(families: Families) -> None:
     few = loaded(families.copy("qwen3_vl", {VIDEO: {"max_frames": 6}}))
     assert few.preprocess([clip(6, 56, 56)])[0].grid[0] == 3
-    with pytest.raises(UnfitMediaError, match="^7 frames: the processor takes at most 6$"):
+    with pytest.raises(UnfitMediaError, match=r"^7 frames: the processor takes at most 6$"):
         few.preprocess([clip(7, 56, 56)])
     assert few.preprocess([clip(300, 32, 32, fps=30.0)])[0].grid[0] == 3
-    with pytest.raises(UnfitMediaError, match="^a video of no frames$"):
+    with pytest.raises(UnfitMediaError, match=r"^a video of no frames$"):
         few.preprocess([Clip(frames=numpy.zeros((0, 56, 56, 3), dtype=numpy.uint8), fps=None)])
     short = loaded(families.copy("glm4v", {VIDEO: {"max_duration": 4}}))
-    with pytest.raises(UnfitMediaError, match="^9 frames: the processor takes at most 8$"):
+    with pytest.raises(UnfitMediaError, match=r"^9 frames: the processor takes at most 8$"):
         short.preprocess([clip(9, 56, 56)])
     many = loaded(families.copy("qwen2_vl", {VIDEO: {"do_sample_frames": True, "num_frames": 16}}))
-    with pytest.raises(UnfitMediaError, match="^8 frames at 4 a second: fewer than the processor's settings sample$"):
+    with pytest.raises(UnfitMediaError, match=r"^8 frames at 4 a second: fewer than the processor's settings sample$"):
         many.preprocess([clip(8, 56, 56, fps=4.0)])
 
 
@@ -158,5 +158,5 @@ def test_thin_tiny_and_odd_frames_are_encoded_as_promised_or_refused_with_the_li
     for width, height in [(1, 1), (1, 2), (3, 3), (3, 150), (200, 1), (1, 200), (27, 29), (639, 31), (31, 639), (6, 1)]:
         (features,) = encoder.preprocess([clip(2, width, height)])
         assert len(encoder.encode([features])[0]) == features.tokens
-    with pytest.raises(UnfitMediaError, match="^1x201: the sides differ by more than 200 to 1$"):
+    with pytest.raises(UnfitMediaError, match=r"^1x201: the sides differ by more than 200 to 1$"):
         encoder.preprocess([clip(2, 1, 201)])

@@ -93,7 +93,7 @@ def test_a_folder_without_a_video_processor_takes_pictures_alone_and_says_so(fam
     assert "video" not in description.processor
     assert "video_processor" not in description.classes
     assert len(set(counts(encoder, PICTURE))) == 1
-    with pytest.raises(UnfitMediaError, match="^the checkpoint has no video processor$"):
+    with pytest.raises(UnfitMediaError, match=r"^the checkpoint has no video processor$"):
         encoder.preprocess([CLIP])
 
 
@@ -156,5 +156,5 @@ def test_what_cannot_run_is_refused_by_its_name(
 def test_a_video_file_that_is_no_json_is_refused_and_not_passed_by(families: Families) -> None:
     folder = families.copy("qwen2_vl")
     (folder / VIDEO).write_text("{")
-    with pytest.raises(RefusedError, match=f"^{VIDEO}: not JSON$"):
+    with pytest.raises(RefusedError, match=rf"^{VIDEO}: not JSON$"):
         loaded(folder)
