@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Self
 
 import torch
@@ -86,18 +87,10 @@ class CutsTheTime(Films):
 class CountsWholeStepsAlone(Films):
     """Rounds an odd number of frames down where its processor rounds it up."""
 
-    def preprocess(self, media: Sequence[Clip]) -> list[Features]:
-        features = super().preprocess(media)
-        self._odd = {id(item) for item, clip in zip(features, media, strict=True) if len(self._frames(clip)) % STEP}
-        return features
-
     def _steps(self, item: Features) -> torch.Tensor:
         steps = super()._steps(item)
-        return steps[:-1] if len(steps) > 1 and torch.equal(*self._last_pair(item)) else steps
-
-    def _last_pair(self, item: Features) -> tuple[torch.Tensor, torch.Tensor]:
-        first, last = item.tensors["cells"][-1].unflatten(1, (STEP, -1)).unbind(1)
-        return first, last
+        one, other = item.tensors["cells"][-1].unflatten(1, (STEP, -1)).unbind(1)
+        return steps[:-1] if len(steps) > 1 and torch.equal(one, other) else steps
 
 
 class TurnsTheTime(Films):
@@ -166,7 +159,7 @@ class LooksAtTheBeginning(Films):
     """Gives every step, and looks at the first four."""
 
     def _steps(self, item: Features) -> torch.Tensor:
-        steps = super()._steps(Features(**{**_parts(item), "tensors": {"cells": item.tensors["cells"][:4]}}))
+        steps = super()._steps(replace(item, tensors={"cells": item.tensors["cells"][:4]}))
         return torch.cat([steps, steps[-1:].expand(item.grid[0] - len(steps), -1, -1)])
 
 
@@ -183,7 +176,3 @@ class KnowsNoRate(Films):
 
     def _frames(self, clip: Clip) -> torch.Tensor:
         return super()._frames(clip)[:: int(2 / clip.fps) if clip.fps else 1]
-
-
-def _parts(item: Features) -> dict[str, object]:
-    return {name: getattr(item, name) for name in ("modality", "tokens", "grid", "cost")}
