@@ -28,6 +28,7 @@ BATCHER = web.AppKey("batcher", Batcher)
 PIPELINE = web.AppKey("pipeline", Pipeline)
 TASKS = web.AppKey("tasks", list[asyncio.Task[None]])
 CONNECTIONS = web.AppKey("connections", Connections)
+DOCUMENT = web.AppKey("document", bytes)
 REQUEST_ID_HEADER = "X-Request-Id"
 HELD = web.RequestKey("held", ExitStack)
 """What a request holds until its answer is written."""
