@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from pythonjsonlogger.json import JsonFormatter
 
-from encoder_server import app, quota
+from encoder_server import app, quota, tracing
 from encoder_server.conformance import options as check_options
 from encoder_server.layouts import FAMILIES
 from encoder_server.settings import EngineSettings, Limits, Settings
@@ -120,6 +120,7 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
         evidence_seconds=options.evidence_seconds,
         max_connections=options.max_connections,
         idle_seconds=options.idle_seconds,
+        traces=tracing.asked_for(environment),
     )
 
 

@@ -46,7 +46,9 @@ class _Operation:
     request: Mapping[str, Any] | None = None
 
 
-def tree(kind: type[errors.EncoderServerError] = errors.EncoderServerError) -> Iterator[type[errors.EncoderServerError]]:
+def tree(
+    kind: type[errors.EncoderServerError] = errors.EncoderServerError,
+) -> Iterator[type[errors.EncoderServerError]]:
     """Yield every error that has a code of its own."""
     if "code" in vars(kind):
         yield kind
@@ -137,7 +139,7 @@ def _operations() -> Mapping[tuple[str, str], _Operation]:
 
 def _described(name: str, summary: str, model: type[pydantic.BaseModel], *others: int) -> _Operation:
     content = {wire.JSON: {"schema": _ref(model)}}
-    return _Operation(name=name, summary=summary, answers={status: (summary, content) for status in (200, *others)})
+    return _Operation(name=name, summary=summary, answers=dict.fromkeys((200, *others), (summary, content)))
 
 
 def _render(operation: _Operation) -> dict[str, Any]:

@@ -76,6 +76,7 @@ def _call(request: web.Request, stream: Stream) -> Call:
     encoding = ", ".join(request.headers.getall("Content-Encoding", ())).strip().lower()
     return Call(
         request_id=request[keys.REQUEST_ID],
+        trail=request[keys.TRAIL],
         accept=", ".join(request.headers.getall("Accept", ())),
         content_type=request.headers.get("Content-Type"),
         # Compressed, or sent in chunks: the length says nothing of what will be held.
