@@ -40,7 +40,7 @@ class Done:
 class Job:
     """One item that is computed once, for everybody who waits for it; `promised` comes before `finished`.
 
-    `deadline`, a time of the event loop's clock, is the last of those who wait; `taken_at`, when an engine first took it.
+    Times of the event loop's clock: `deadline` is the last of those who wait, `taken_at` when an engine first took it.
     """
 
     def __init__(self, medium: Medium, deadline: float) -> None:
