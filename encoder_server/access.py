@@ -52,6 +52,9 @@ def _tell(request: web.Request, trail: Trail, answer: web.StreamResponse | None)
     tracing = request.app[keys.TRACING]
     if tracing is not None and path not in _QUIET:
         trace_id = tracing.tell(trail, request.headers, method, path, status)
+    level = logging.DEBUG if path in _QUIET else logging.INFO
+    if not _LOG.isEnabledFor(level):
+        return
     line: dict[str, Any] = {
         "request_id": trail.request_id,
         "trace_id": trace_id,
@@ -67,7 +70,7 @@ def _tell(request: web.Request, trail: Trail, answer: web.StreamResponse | None)
         "bytes_out": 0 if answer is None else answer.body_length,
         "ms": {stage.name: _ms(stage.end - stage.start) for stage in trail.stages} | {"total": _ms(trail.elapsed)},
     }
-    _LOG.log(logging.DEBUG if path in _QUIET else logging.INFO, "request", extra=line)
+    _LOG.log(level, "request", extra=line)
 
 
 def _ms(seconds: float) -> float:

@@ -96,19 +96,15 @@ def read(body: bytes, asked: Sequence[Medium]) -> Embeddings:
     fit(about.items, asked)
     if tensors.keys() != {f"item.{place}" for place in range(len(asked))}:
         raise UnfitError("the tensors are not those of the items")
-    items: list[Embedding] = []
     end = 0
-    for item in about.items:
-        tensor = tensors[f"item.{item.index}"]
-        if tensor.data_offsets[0] != end:
-            raise UnfitError(f"item.{item.index} does not begin where the one before it ends")
-        items.append(_embedding(item, tensor, values))
-        end = tensor.data_offsets[1]
+    for start, stop in sorted(tensor.data_offsets for tensor in tensors.values()):
+        if start != end:
+            raise UnfitError("a tensor does not begin where another ends")
+        end = stop
     if end != len(values):
         raise UnfitError("the tensors are not as long as the body")
-    return Embeddings(
-        request_id=about.request_id, fingerprint=about.fingerprint, revision=about.revision, items=tuple(items)
-    )
+    items = tuple(_embedding(item, tensors[f"item.{item.index}"], values) for item in about.items)
+    return Embeddings(request_id=about.request_id, fingerprint=about.fingerprint, revision=about.revision, items=items)
 
 
 def _split(body: bytes) -> tuple[dict[str, Any], memoryview]:

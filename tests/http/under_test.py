@@ -6,7 +6,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -186,6 +186,7 @@ async def serving(
     in_pool: bool = False,
     state: str = "READY",
     before: Change | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Server]:
     """A server with these arguments; outside a pool it serves once it is probed. `before` may add to the app."""
     pod, expected = Pod(folder / "pod"), folder / f"{REVISION}.json"
@@ -193,7 +194,7 @@ async def serving(
     options += ["--backoff-seconds=0.05", "--evidence-seconds=3600", f"--pod-directory={pod.directory}", *arguments]
     if in_pool:
         options.append(f"--expected-identity={expected}")
-    settings = cli.read_settings(options, {"POD_NAME": "vision-1", "POD_UID": "0b6b"})
+    settings = cli.read_settings(options, {"POD_NAME": "vision-1", "POD_UID": "0b6b", **(environment or {})})
     application = app.build(settings, ENGINE)
     if before is not None:
         before(application)
