@@ -85,7 +85,8 @@ class ErrorAnswer(_Answer):
 
 
 class Limits(_Camel):
-    """What a request may cost here. Pixels are of one picture or of all of a request's, bytes of its body."""
+    """What a request may cost here. Pixels are of one picture or of all of a request's, bytes of its body;
+    `by_modality` has what else a medium of each kind may be."""
 
     modalities: tuple[str, ...]
     formats: tuple[str, ...]
@@ -95,6 +96,7 @@ class Limits(_Camel):
     max_body_bytes: int
     max_in_flight: int
     deadline_seconds: float
+    by_modality: dict[str, dict[str, Any]]
 
 
 class Load(_Camel):
