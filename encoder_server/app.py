@@ -10,16 +10,14 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import signal
-import uuid
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from encoder_server import errors, keys, wire
+from encoder_server import access, errors, keys, tracing, wire
 from encoder_server.admission import Admission
 from encoder_server.batcher import Batcher
 from encoder_server.cache import Memory
@@ -38,7 +36,6 @@ from encoder_server.settings import Settings
 from encoder_server.stream import STREAM, Stream
 
 _LOG = logging.getLogger(__name__)
-_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _WRITE_SECONDS = 10.0
 
 
@@ -55,7 +52,7 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
     batcher = Batcher(settings.batch_budget, metrics)
     engines = Engines(engine_command, settings.engines, limits.deadline_seconds, replica, batcher)
     admission = Admission(limits.max_in_flight, limits.max_in_flight_bytes, replica.refusal)
-    app = web.Application(middlewares=[_answer], client_max_size=limits.max_body_bytes)
+    app = web.Application(middlewares=[access.record, _answer], client_max_size=limits.max_body_bytes)
     app[keys.SETTINGS] = settings
     app[keys.METRICS] = metrics
     app[keys.REPLICA] = replica
@@ -78,9 +75,8 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
         ),
         replica=replica,
         evidence=evidence,
-        metrics=metrics,
     )
-    app.cleanup_ctx.append(_tasks)
+    app.cleanup_ctx.extend((_tasks, _traces))
     add_routes(app)
     return app
 
@@ -104,6 +100,15 @@ async def _tasks(app: web.Application) -> AsyncIterator[None]:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def _traces(app: web.Application) -> AsyncIterator[None]:
+    settings = app[keys.SETTINGS]
+    replica = {"service.instance.id": settings.pod_uid, "encoder.revision": settings.revision}
+    app[keys.TRACING] = sender = tracing.begin(replica) if settings.traces else None
+    yield
+    if sender is not None:
+        await asyncio.to_thread(sender.close)
+
+
 def _log_death(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
         _LOG.critical("task_died", extra={"task": task.get_name()}, exc_info=task.exception())
@@ -112,8 +117,6 @@ def _log_death(task: asyncio.Task[None]) -> None:
 @web.middleware
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn whatever a handler does into an answer, and write it while the connection counts as busy."""
-    given = request.headers.get(keys.REQUEST_ID_HEADER, "")
-    request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
     with request.app[keys.CONNECTIONS].busy(request.protocol), contextlib.ExitStack() as request[keys.HELD]:
         answer = await _handle(request, handler)
         try:
@@ -173,6 +176,7 @@ async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 def _render(request: web.Request, error: errors.EncoderServerError) -> web.Response:
     request_id = request[keys.REQUEST_ID]
+    request[keys.TRAIL].failed(error)
     extra = {"request_id": request_id, "code": error.code, "status": error.status, "detail": error.message}
     _LOG.log(error.level, "request_failed", extra=extra)
     headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}

@@ -40,13 +40,14 @@ class Done:
 class Job:
     """One item that is computed once, for everybody who waits for it; `promised` comes before `finished`.
 
-    `deadline`, a time of the event loop's clock, is the last of those who wait.
+    Times of the event loop's clock: `deadline` is the last of those who wait, `taken_at` when an engine first took it.
     """
 
     def __init__(self, medium: Medium, deadline: float) -> None:
         loop = asyncio.get_running_loop()
         self.medium = medium
         self.deadline = deadline
+        self.taken_at: float | None = None
         self.losses = 0
         self.waiting = 0
         self.promised: asyncio.Future[Told] = loop.create_future()
@@ -110,6 +111,9 @@ class ItemBatch:
     def __init__(self, jobs: Sequence[Job], *, shared: bool) -> None:
         self.jobs = tuple(jobs)
         self.shared = shared
+        now = asyncio.get_running_loop().time()
+        for job in self.jobs:
+            job.taken_at = job.taken_at or now
 
     @property
     def wanted(self) -> bool:

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from pythonjsonlogger.json import JsonFormatter
 
-from encoder_server import app, quota
+from encoder_server import app, quota, tracing
 from encoder_server.argument_types import byte_count as _bytes
 from encoder_server.argument_types import count as _count
 from encoder_server.argument_types import port as _port
@@ -127,6 +127,7 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
         evidence_seconds=options.evidence_seconds,
         max_connections=options.max_connections,
         idle_seconds=options.idle_seconds,
+        traces=tracing.asked_for(environment),
     )
 
 

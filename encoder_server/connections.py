@@ -144,8 +144,10 @@ class _Connection(RequestHandler):
             _LOG.error("request_crashed", exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError
-        body = wire.render_error(error, uuid.uuid4().hex)
-        answer = web.Response(body=body, status=error.status, content_type="application/json", headers=_NAME)
+        request_id = uuid.uuid4().hex
+        headers = {**_NAME, "X-Request-Id": request_id}
+        body = wire.render_error(error, request_id)
+        answer = web.Response(body=body, status=error.status, content_type="application/json", headers=headers)
         answer.force_close()
         return answer
 

@@ -99,6 +99,11 @@ class Encoding:
         """The rows that need not be computed."""
         return tuple(hit.passed for hit in self._hits.values())
 
+    @property
+    def taken_at(self) -> float | None:
+        """When the last of what is computed was first taken by an engine, by the event loop's clock."""
+        return max((item.job.taken_at for item in self._pending if item.job.taken_at is not None), default=None)
+
     async def promised(self) -> tuple[tuple[Promise, ...], tuple[Outcome, ...]]:
         """Wait until every item has its promise; return them in order, and what came of items that got none."""
         await _all({item.job.promised for item in self._pending})

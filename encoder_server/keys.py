@@ -18,6 +18,8 @@ from encoder_server.metrics import Metrics
 from encoder_server.pipeline import Pipeline
 from encoder_server.replica import Replica
 from encoder_server.settings import Settings
+from encoder_server.tracing import Tracing
+from encoder_server.trail import Trail
 
 SETTINGS = web.AppKey("settings", Settings)
 METRICS = web.AppKey("metrics", Metrics)
@@ -28,7 +30,10 @@ BATCHER = web.AppKey("batcher", Batcher)
 PIPELINE = web.AppKey("pipeline", Pipeline)
 TASKS = web.AppKey("tasks", list[asyncio.Task[None]])
 CONNECTIONS = web.AppKey("connections", Connections)
+TRACING = web.AppKey[Tracing | None]("tracing")
+DOCUMENT = web.AppKey("document", bytes)
 REQUEST_ID_HEADER = "X-Request-Id"
 HELD = web.RequestKey("held", ExitStack)
 """What a request holds until its answer is written."""
+TRAIL = web.RequestKey("trail", Trail)
 REQUEST_ID = web.RequestKey("request_id", str)

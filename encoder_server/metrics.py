@@ -7,8 +7,6 @@ increase would be lost), or take a label's value from a caller.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
-from time import perf_counter
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -18,7 +16,7 @@ from encoder_server.check import Result
 
 MODALITIES = ("image", "video", "audio")
 SOURCES = ("fresh", "cached", "probe")
-STAGES = ("media", "promise", "encode", "deliver", "total")
+STAGES = ("body", "media", "cache", "promise", "encode", "check", "deliver", "total")
 TIERS = ("memory",)
 DIRECTIONS = ("missing", "surplus")
 _UNCOUNTED = {errors.NotFoundError.code, errors.MethodNotAllowedError.code}
@@ -123,15 +121,6 @@ class Metrics:
         """Show one reason alone."""
         self.ready.clear()
         self.ready.labels(reason).set(1 if ready else 0)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time a stage; one that failed is timed too."""
-        start = perf_counter()
-        try:
-            yield
-        finally:
-            self.stage_seconds.labels(name).observe(perf_counter() - start)
 
     def render(self) -> bytes:
         """Return the exposition text."""

@@ -21,10 +21,10 @@ from encoder_server.errors import InternalError, PromiseTimeoutError, RequestTim
 from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
 from encoder_server.media import Medium
-from encoder_server.metrics import Metrics
 from encoder_server.recall import Recall
 from encoder_server.replica import Replica
 from encoder_server.settings import Limits
+from encoder_server.trail import Trail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +32,11 @@ class Call:
     """A request before its body was read; `most_bytes` bounds the body that `read` returns.
 
     `tell` sends the promises, where `accept` asks for them before the rows. `held` closes when the answer is written:
-    until then it takes a place, for it may be large, and its caller slow to read.
+    until then it takes a place, for it may be large, and its caller slow to read. `trail` remembers what was done.
     """
 
     request_id: str
+    trail: Trail
     accept: str | None
     content_type: str | None
     most_bytes: int
@@ -54,25 +55,22 @@ class Pipeline:
     recall: Recall
     replica: Replica
     evidence: Evidence
-    metrics: Metrics
 
     async def encode(self, call: Call) -> Answer:
         """Answer one request; raises an EncoderServerError. Its permit is given back when `call.held` closes."""
         permit = call.held.enter_context(self.admission.admit(call.most_bytes, self.limits.deadline_seconds))
-        with self.metrics.stage("total"):
+        with call.trail.stage("total"):
             form = wire.negotiate(call.accept)
             body = await self._receive(call, permit)
             try:
                 async with asyncio.timeout_at(permit.deadline):
                     measured, origin = self._measured(), self._origin(call)
-                    items = await self._take(body, measured)
+                    items = await self._take(call, body, measured)
                     del body  # Held on to, each medium would be there twice.
-                    with await self.recall.begin(
-                        items, measured, origin.fingerprint, origin.revision, permit.deadline
-                    ) as encoding:
+                    with await self._recall(call, items, measured, origin, permit) as encoding:
                         await self._promise(call, form, encoding, measured)
                         passed = await self._encode(call, encoding, measured)
-                    with self.metrics.stage("deliver"):
+                    with call.trail.stage("deliver"):
                         return await deliver(form, passed, origin)
             except TimeoutError:
                 seconds = f"{self.limits.deadline_seconds:g} s"
@@ -82,21 +80,31 @@ class Pipeline:
         """Read the body; one that dribbles in is its caller's fault, and holds its permit no longer than others."""
         try:
             async with asyncio.timeout_at(permit.deadline):
-                body = media.Body(content_type=call.content_type, data=await call.read())
+                with call.trail.stage("body"):
+                    body = media.Body(content_type=call.content_type, data=await call.read())
         except TimeoutError:
             seconds = f"{self.limits.deadline_seconds:g} s"
             raise RequestTimeoutError(f"body: it had not come whole by the deadline ({seconds})") from None
         permit.resize(len(body.data))
         return body
 
-    async def _take(self, body: media.Body, measured: Measured) -> Sequence[Medium]:
-        with self.metrics.stage("media"):
+    async def _take(self, call: Call, body: media.Body, measured: Measured) -> Sequence[Medium]:
+        with call.trail.stage("media"):
             return await asyncio.to_thread(media.take, body, tuple(measured.declared), self.limits)
+
+    async def _recall(
+        self, call: Call, items: Sequence[Medium], measured: Measured, origin: wire.Origin, permit: Permit
+    ) -> Encoding:
+        with call.trail.stage("cache"):
+            encoding = await self.recall.begin(items, measured, origin.fingerprint, origin.revision, permit.deadline)
+        call.trail.found(items=len(items), cached=len(encoding.recalled))
+        return encoding
 
     async def _promise(self, call: Call, form: wire.Form, encoding: Encoding, measured: Measured) -> None:
         """Wait for every promise; an item that gets none fails the request here, before anything is promised."""
-        with self.metrics.stage("promise"):
+        with call.trail.stage("promise"):
             promises, without = await encoding.promised()
+        call.trail.promised(tokens=sum(promise.tokens for promise in promises), taken_at=encoding.taken_at)
         if without:
             await self._check(call, without, measured)
             raise InternalError("an item got no promise")
@@ -104,7 +112,7 @@ class Pipeline:
             await call.tell(wire.render_promises(promises, self._origin(call)))
 
     async def _encode(self, call: Call, encoding: Encoding, measured: Measured) -> Passed:
-        with self.metrics.stage("encode"):
+        with call.trail.stage("encode"):
             outcomes = await encoding.finished()
         return in_order([*encoding.recalled, await self._check(call, outcomes, measured)])
 
@@ -117,11 +125,12 @@ class Pipeline:
         )
         passed: list[Passed] = []
         violations: list[Violation] = []
-        for outcome in outcomes:
-            good, bad = check_batch(outcome.batch, measured.declared)
-            self.evidence.take(outcome, good, bad, bearings)
-            passed.append(good)
-            violations += bad
+        with call.trail.stage("check"):
+            for outcome in outcomes:
+                good, bad = check_batch(outcome.batch, measured.declared)
+                self.evidence.take(outcome, good, bad, bearings)
+                passed.append(good)
+                violations += bad
         await self.recall.keep(outcomes, passed)
         error = faults.blame([failure for each in outcomes for failure in each.batch.failures], violations, bearings)
         if error is not None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from importlib.metadata import version
 from typing import Any
 
 import orjson
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
-from encoder_server import inflate, keys, media, pictures
+from encoder_server import inflate, keys, media, openapi, pictures
 from encoder_server.errors import BadRequestError, CrowdedError, EncoderServerError, LimitExceededError
 from encoder_server.lifecycle import State
 from encoder_server.pipeline import Call
@@ -22,14 +24,24 @@ _NEVER_CACHED = {"Cache-Control": "no-store"}
 
 
 def add_routes(app: web.Application) -> None:
-    """Add every endpoint to `app`."""
-    app.router.add_post("/v1/encode", _encode)
-    app.router.add_get("/v1/identity", _identity)
-    app.router.add_get("/v1/limits", _limits)
-    app.router.add_get("/v1/load", _load)
-    app.router.add_get("/healthz", _healthz)
-    app.router.add_get("/readyz", _readyz)
-    app.router.add_get("/metrics", _metrics)
+    """Add every endpoint to `app`, and the document that describes them."""
+    routes: dict[tuple[str, str], Handler] = {
+        ("POST", "/v1/encode"): _encode,
+        ("GET", "/v1/identity"): _identity,
+        ("GET", "/v1/limits"): _limits,
+        ("GET", "/v1/load"): _load,
+        ("GET", "/healthz"): _healthz,
+        ("GET", "/readyz"): _readyz,
+        ("GET", "/metrics"): _metrics,
+        ("GET", "/openapi.json"): _openapi,
+    }
+    for (method, path), handler in routes.items():
+        (app.router.add_get if method == "GET" else app.router.add_post)(path, handler)
+    app[keys.DOCUMENT] = orjson.dumps(openapi.describe(routes, version("encoderpool")))
+
+
+async def _openapi(request: web.Request) -> web.Response:
+    return web.Response(body=request.app[keys.DOCUMENT], content_type="application/json", headers=_NEVER_CACHED)
 
 
 async def _encode(request: web.Request) -> web.StreamResponse:
@@ -63,6 +75,7 @@ def _call(request: web.Request, stream: Stream) -> Call:
     encoding = ", ".join(request.headers.getall("Content-Encoding", ())).strip().lower()
     return Call(
         request_id=request[keys.REQUEST_ID],
+        trail=request[keys.TRAIL],
         accept=", ".join(request.headers.getall("Accept", ())),
         content_type=request.headers.get("Content-Type"),
         # Compressed, or sent in chunks: the length says nothing of what will be held.

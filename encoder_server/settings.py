@@ -65,7 +65,7 @@ class Settings:
     labels or annotations, so never cordoned and no orders. `pod_name` and `pod_uid` are empty outside a pool.
     `batch_budget` is in pixels; None: as the encoder says. `cache_bytes` 0: no cache;
     an item is encoded at least every `evidence_seconds`, while any are asked for. At most `max_connections` are kept
-    open; one on which no request's head has come whole for `idle_seconds` is closed.
+    open; one on which no request's head has come whole for `idle_seconds` is closed. `traces`: whether spans are sent.
     """
 
     host: str
@@ -83,3 +83,4 @@ class Settings:
     evidence_seconds: float
     max_connections: int
     idle_seconds: float
+    traces: bool

@@ -1,0 +1,77 @@
+"""Access: one line of the log for every request, and its spans, once its answer is written.
+
+Place: the outermost layer of `app`; it takes or makes the request's id. Must never: write anything of a caller's but
+ids that were validated, or change an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import uuid
+from typing import Any
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
+
+from encoder_server import keys
+from encoder_server.trail import Trail
+
+_LOG = logging.getLogger(__name__)
+_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
+# Asked every few seconds by machines, for as long as a server lives.
+_QUIET = ("/healthz", "/readyz", "/metrics")
+
+
+@web.middleware
+async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Have the request served, and say in one line what became of it."""
+    given = request.headers.get(keys.REQUEST_ID_HEADER, "")
+    request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+    trail = request[keys.TRAIL] = Trail(request[keys.REQUEST_ID], request.app[keys.METRICS])
+    answer: web.StreamResponse | None = None
+    try:
+        answer = await handler(request)
+        return answer
+    except (asyncio.CancelledError, ConnectionError):
+        trail.code = "cancelled"
+        raise
+    finally:
+        _tell(request, trail, answer)
+
+
+def _tell(request: web.Request, trail: Trail, answer: web.StreamResponse | None) -> None:
+    resource = request.match_info.route.resource
+    path = "unknown" if resource is None else resource.canonical
+    method = request.method if request.method in hdrs.METH_ALL else "unknown"
+    status = None if answer is None else answer.status
+    parent = _TRACEPARENT.fullmatch(request.headers.get("traceparent", ""))
+    trace_id = None if parent is None else parent[1]
+    tracing = request.app[keys.TRACING]
+    if tracing is not None and path not in _QUIET:
+        trace_id = tracing.tell(trail, request.headers, method, path, status)
+    level = logging.DEBUG if path in _QUIET else logging.INFO
+    if not _LOG.isEnabledFor(level):
+        return
+    line: dict[str, Any] = {
+        "request_id": trail.request_id,
+        "trace_id": trace_id,
+        "method": method,
+        "path": path,
+        "status": status,
+        "code": trail.code,
+        "items": trail.items,
+        "cached": trail.cached,
+        "fresh": trail.items - trail.cached,
+        "tokens": trail.tokens,
+        "bytes_in": request.content.total_bytes,
+        "bytes_out": 0 if answer is None else answer.body_length,
+        "ms": {stage.name: _ms(stage.end - stage.start) for stage in trail.stages} | {"total": _ms(trail.elapsed)},
+    }
+    _LOG.log(level, "request", extra=line)
+
+
+def _ms(seconds: float) -> float:
+    return round(1000 * seconds, 2)

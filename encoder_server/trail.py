@@ -1,0 +1,85 @@
+"""The trail: what is remembered of one request while it is served: its stages with their times, counts, how it ended.
+
+Place: made by `access` before a request is looked at, written by the stages, read when the answer is written: for the
+one line of the log, and for spans where traces are asked for. Must never: hold a payload, or grow with a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from encoder_server.errors import EncoderServerError
+from encoder_server.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One stretch of a request, in seconds since it began."""
+
+    name: str
+    start: float
+    end: float
+
+
+class Trail:
+    """One request's. `code` is how it ended, as in `encoder_requests_total`, and `at_fault` says that the server was at
+    fault, whatever status the answer had; `began_ns` is in nanoseconds since 1970."""
+
+    def __init__(self, request_id: str, metrics: Metrics) -> None:
+        self.request_id = request_id
+        self.code = "ok"
+        self.at_fault = False
+        self.items = 0
+        self.cached = 0
+        self.tokens = 0
+        self.began_ns = time.time_ns()
+        self._clock = asyncio.get_running_loop().time
+        self._began = self._clock()
+        self._metrics = metrics
+        self._stages: dict[str, Stage] = {}
+        self._taken_at: float | None = None
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage, for the metrics too; one that failed is timed as well."""
+        start = self.elapsed
+        try:
+            yield
+        finally:
+            self._stages[name] = stage = Stage(name=name, start=start, end=self.elapsed)
+            self._metrics.stage_seconds.labels(name).observe(stage.end - stage.start)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the request began."""
+        return self._clock() - self._began
+
+    def found(self, *, items: int, cached: int) -> None:
+        """Hear how many items there are, and how many of them were recalled."""
+        self.items, self.cached = items, cached
+
+    def promised(self, *, tokens: int, taken_at: float | None) -> None:
+        """Hear how many tokens were promised, and when an engine took what is computed (by the event loop's clock)."""
+        self.tokens = tokens
+        self._taken_at = None if taken_at is None else taken_at - self._began
+
+    def failed(self, error: EncoderServerError) -> None:
+        """Hear why the request failed."""
+        self.code, self.at_fault = error.code, error.status >= 500
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Every stage in the order of their starts; of promise and encode also what they were spent on: the wait for
+        an engine (`queue`), and the engine's own work."""
+        found = dict(self._stages)
+        promise, last = found.get("promise"), found.get("encode") or found.get("promise")
+        if promise is not None and last is not None and self._taken_at is not None:
+            # Where another request had the item computed, the engine may have begun before this one waited.
+            taken = min(max(self._taken_at, promise.start), last.end)
+            found["queue"] = Stage(name="queue", start=promise.start, end=taken)
+            found["engine"] = Stage(name="engine", start=taken, end=last.end)
+        return tuple(sorted(found.values(), key=lambda stage: (stage.start, -stage.end)))
