@@ -20,8 +20,16 @@ from typing import Any
 
 import torch
 
-from encoder_server.encoders import Description, Features, LayoutError, RefusedError, Sound, Source, UnfitMediaError
-from encoder_server.encoders import extractors
+from encoder_server.encoders import (
+    Description,
+    Features,
+    LayoutError,
+    RefusedError,
+    Sound,
+    Source,
+    UnfitMediaError,
+    extractors,
+)
 from encoder_server.encoders.loading import describe
 
 # A window is a long sequence already: more of them at once gain nothing on a CPU, and cost memory on any device.
@@ -40,7 +48,10 @@ class WindowEncoder:
         self._weights = weights
         self._width = model.config.d_model if width is None else width
         config = model.config
-        self._window = (config.num_mel_bins, config.max_source_positions * model.conv1.stride[0] * model.conv2.stride[0])
+        self._window = (
+            config.num_mel_bins,
+            config.max_source_positions * model.conv1.stride[0] * model.conv2.stride[0],
+        )
         frames = next(frames for frames in itertools.count(1) if self.promise(frames))
         self._least = (frames - 1) * extractor.hop_length + 1
 

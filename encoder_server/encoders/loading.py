@@ -102,9 +102,7 @@ def read_config(
         raise RefusedError(f"{said} not one of a {name} tower") from error
 
 
-def read_full_config(
-    folder: Path, family: type[PreTrainedConfig], *, name: str, section: str = "vision_config"
-) -> Any:
+def read_full_config(folder: Path, family: type[PreTrainedConfig], *, name: str, section: str = "vision_config") -> Any:
     """Read the whole model's configuration, where more than the tower's `section` decides what its rows are."""
     content = read_json(folder, "config.json")
     if not isinstance(content.get(section), dict):

@@ -58,9 +58,7 @@ def write_checkpoint(arrays: Mapping[str, NDArray[Any]], folder: Path) -> None:
     tensors = {
         "embed_positions.weight": arrays["encoder/position_encodings/encodings"],
         **_norm(arrays, "encoder/layer_norm", "layer_norm"),
-        **{
-            f"conv{at}.{part}": arrays[f"encoder/conv{at}/{part}"] for at in (1, 2) for part in ("weight", "bias")
-        },
+        **{f"conv{at}.{part}": arrays[f"encoder/conv{at}/{part}"] for at in (1, 2) for part in ("weight", "bias")},
     }
     for layer in range(layers):
         tensors |= _layer(arrays, f"encoder/layer_{layer}", f"layers.{layer}")

@@ -13,7 +13,7 @@ import transformers
 from numpy.typing import NDArray
 from transformers.utils import logging
 
-from encoder_server.encoders import Encoder, Source, Sound, find
+from encoder_server.encoders import Encoder, Sound, Source, find
 
 RATE = 16_000
 _SPOKEN = 40 * RATE
