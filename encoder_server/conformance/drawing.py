@@ -17,27 +17,32 @@ from encoder_server.conformance.cases import Specimen
 from encoder_server.engine.integers import scatter
 
 
-def draw(specimen: Specimen) -> bytes:
-    """Draw a picture as a PNG file: noise in blocks on two ramps."""
-    pixels = _noise(specimen)
+def draw(specimen: Specimen) -> tuple[bytes, ...]:
+    """Draw a picture, or the frames of a video, as PNG files: noise in blocks on two ramps, other noise in each."""
+    return tuple(_png(_painted(specimen, frame)) for frame in range(max(specimen.frames, 1)))
+
+
+def blank(specimen: Specimen) -> tuple[bytes, ...]:
+    """Give the same in grey, for a processor that is only asked for its grid."""
+    return (_png(np.full((specimen.height, specimen.width, 3), 128, dtype=np.uint8)),) * max(specimen.frames, 1)
+
+
+def _painted(specimen: Specimen, frame: int) -> npt.NDArray[np.uint8]:
+    pixels = _noise(specimen, frame)
     if specimen.mark:
         height, width = max(1, specimen.height // 4), max(1, specimen.width // 4)
         corner = np.s_[:height, :width] if specimen.mark == "first" else np.s_[-height:, -width:]
         pixels[corner] = 255 - pixels[corner]
-    return _png(pixels)
+    first, behind = specimen.repainted or (0, 0)
+    return 255 - pixels if first <= frame < behind else pixels
 
 
-def blank(width: int, height: int) -> bytes:
-    """Give a grey picture, for a processor that is only asked for its grid."""
-    return _png(np.full((height, width, 3), 128, dtype=np.uint8))
-
-
-def _noise(specimen: Specimen) -> npt.NDArray[np.uint8]:
+def _noise(specimen: Specimen, frame: int) -> npt.NDArray[np.uint8]:
     width, height = specimen.width, specimen.height
     # A processor scales large pictures down: their blocks must not average out.
     block = max(4, max(width, height) // 64)
     down, across = -(-height // block), -(-width // block)
-    own = (specimen.seed * 65536 + width) * 65536 + height
+    own = ((specimen.frames * 1024 + frame) * 1024 + specimen.seed) << 32 | width << 16 | height
     cells = np.arange(down * across * 3, dtype=np.uint64)
     noise = (scatter(own, cells) >> np.uint64(57)).astype(np.uint8).reshape(down, across, 3)
     pixels = noise.repeat(block, axis=0)[:height].repeat(block, axis=1)[:, :width]

@@ -29,10 +29,12 @@ FAMILIES = (
     "siglip",
     "siglip2",
 )
+WITH_VIDEO = ("glm4v", "qwen2_5_vl", "qwen2_vl", "qwen3_vl")
 POOLED = ("clip", "dinov2", "siglip", "siglip2")
-CONFIG, IMAGE, WHOLE, WEIGHTS = (
+CONFIG, IMAGE, VIDEO, WHOLE, WEIGHTS = (
     "config.json",
     "preprocessor_config.json",
+    "video_preprocessor_config.json",
     "processor_config.json",
     "model.safetensors",
 )
