@@ -40,6 +40,7 @@ _OPTIONS = {
 # Packets that hold no frame to be shown, such as those that only refer to another.
 _SPARE_PACKETS = 64
 _LARGEST_BLOCK = 128
+_ANY_PIXELS = 2**22
 _FASTEST = 1000
 _SAME_RATE = 0.05
 
@@ -127,8 +128,8 @@ def _hold_to_limits(file: av.container.InputContainer, stream: av.VideoStream, b
     _limit_seconds(max(own, (file.duration or 0) / av.time_base), bounds)
     stream.thread_type = "NONE"
     stream.codec_context.thread_count = 1
-    # A decoder allocates whole blocks, and must not for a frame that is larger than the header says.
-    most = (stream.width + _LARGEST_BLOCK) * (stream.height + _LARGEST_BLOCK)
+    # A decoder must not allocate for a frame much larger than the header says; whole blocks, and small ones, it may.
+    most = max((stream.width + _LARGEST_BLOCK) * (stream.height + _LARGEST_BLOCK), _ANY_PIXELS)
     stream.codec_context.options = {"max_pixels": str(most)}
 
 
