@@ -76,10 +76,10 @@ class Choosy(Qwen25VLEncoder):
     """Its processor breaks on some pictures, and refuses others."""
 
     def preprocess(self, media: Sequence[Picture | Clip]) -> list[Features]:
-        for item in media:
-            if item.pixels.shape[1] == 60:
+        for width in (item.pixels.shape[1] for item in media if isinstance(item, Picture)):
+            if width == 60:
                 raise ValueError("mean must have 1 elements")
-            if item.pixels.shape[1] == 61:
+            if width == 61:
                 raise UnfitMediaError("61 pixels wide")
         return super().preprocess(media)
 
