@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import socket
@@ -13,11 +14,18 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+import av
 import numpy
+import numpy.typing
 import pytest
+from PIL import Image
 
+from encoder_server.encoders import Clip
+from tests.support import media
+from tests.support.clips import clip
 from tests.support.encoders import picture
 from tests.support.families import Families
+from tests.support.media import text
 from tests.support.waiting import until
 
 SERVER = (sys.executable, "-m", "encoder_server")
@@ -49,7 +57,10 @@ def ready(address: str) -> bool:
 
 
 def encode(address: str, *sizes: tuple[int, int]) -> tuple[int, Any]:
-    items = [{"modality": "image", "data": base64.b64encode(picture(*size)).decode()} for size in sizes]
+    return ask(address, *({"modality": "image", "data": text(picture(*size))} for size in sizes))
+
+
+def ask(address: str, *items: dict[str, Any]) -> tuple[int, Any]:
     headers = {"Content-Type": "application/json", "Accept": "application/json"}
     request = urllib.request.Request(f"{address}/v1/encode", json.dumps({"items": items}).encode(), headers)
     try:
@@ -70,6 +81,50 @@ def test_qwen3_vl_is_served_with_its_deepstack_features(served: str, families: F
         assert numpy.abs(rows - truth).max() < 2e-5
 
 
+def shown(file: bytes, fps: float) -> Clip:
+    """All frames of a video file, as FFmpeg has them."""
+    with av.open(io.BytesIO(file), mode="r") as container:
+        frames: list[Any] = [each.to_ndarray(format="rgb24") for each in container.decode(video=0)]
+    return Clip(frames=numpy.stack(frames), fps=fps)
+
+
+def as_png(pixels: numpy.typing.NDArray[numpy.uint8]) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def test_a_video_file_and_lists_of_frames_give_the_librarys_rows_beside_pictures(
+    served: str, families: Families
+) -> None:
+    file = media.clip(range(0, 250, 11), width=112, height=84, fps=10)
+    bare, rated = clip(5, 84, 112), clip(9, 61, 173, fps=4.0)
+    asked: list[dict[str, Any]] = [
+        {"modality": "video", "data": text(file)},
+        {"modality": "image", "data": text(picture(112, 84))},
+    ]
+    for given in (bare, rated):
+        rate = {} if given.fps is None else {"fps": given.fps}
+        asked.append({"modality": "video", "frames": [text(as_png(frame)) for frame in given.frames], **rate})
+    status, answer = ask(served, *asked)
+    assert status == 200
+    library = families.library("qwen3_vl")
+    truth = [library.clip_rows(shown(file, 10)), library.rows(picture(112, 84))]
+    truth += [library.clip_rows(given) for given in (bare, rated)]
+    for item, own in zip(answer["items"], truth, strict=True):
+        rows = numpy.frombuffer(base64.b64decode(item["data"]), item["dtype"]).reshape(item["shape"])
+        assert rows.shape == own.shape == (item["tokens"], 144)
+        assert numpy.abs(rows - own).max() < 2e-5
+    assert ask(served, *asked)[1]["items"] == answer["items"], "from the cache"
+
+
+def test_a_thin_video_is_the_callers_with_the_limit(served: str) -> None:
+    frames = [text(as_png(frame)) for frame in clip(2, 1, 201).frames]
+    status, answer = ask(served, {"modality": "video", "frames": frames})
+    assert status == 400
+    assert "1x201: the sides differ by more than 200 to 1" in json.dumps(answer)
+
+
 def test_a_picture_that_the_family_does_not_take_is_the_callers_with_the_limit(served: str) -> None:
     status, answer = encode(served, (56, 56), (1, 313))
     assert status == 400
@@ -80,4 +135,4 @@ def test_its_identity_names_the_family_and_the_width(served: str) -> None:
     with urllib.request.urlopen(f"{served}/v1/identity", timeout=10) as answer:
         text = answer.read().decode()
     assert "Qwen3VLEncoder" in text
-    assert '"widths":{"image":144}' in text
+    assert '"widths":{"image":144,"video":144}' in text
