@@ -65,7 +65,7 @@ def _loud(specimen: Specimen) -> npt.NDArray[np.int64]:
     height, gain = (parts >> np.uint64(52)).astype(np.int64) + 100, (parts & np.uint64(7)).astype(np.int64) + 1
     tone = np.abs(at * height * 65536 // specimen.rate % 65536 - 32768) - 16384
     noise = (scatter(own + 1, at.astype(np.uint64)) >> np.uint64(50)).astype(np.int64) - 8192
-    samples = (tone + noise) * gain // 8
+    samples: npt.NDArray[np.int64] = (tone + noise) * gain // 8
     first, behind = specimen.repainted or (0, 0)
     samples[first:behind] = 0
     return samples
