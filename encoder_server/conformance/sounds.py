@@ -17,7 +17,9 @@ _SHORT, _FEW_SHORT = range(1, 19), (1, 2, 3, 8)  # steps
 _SECONDS, _FEW_SECONDS = range(1, 36), (1, 3, 8, 30, 31)
 _BEYOND = (61, 121, 299)
 _RATES, _FEW_RATES = (8000, 11_025, 22_050, 24_000, 44_100, 48_000, 96_000), (8000, 44_100, 48_000)
-_PARTS, _PART_SECONDS = 6, 2  # towers with windows of some seconds tell these apart
+# Parts and tenths of a second of each: rows that answer to all of a sound are told apart in a short one, rows that
+# answer to some seconds in a long one.
+_ORDERS = ((6, 5), (4, 70))
 
 
 def sound_cases(steps: Axis, *, quick: bool) -> tuple[Case, ...]:
@@ -72,10 +74,13 @@ def _repeats(rate: int) -> list[Case]:
 
 def _orders(rate: int) -> list[Case]:
     """Where each part of a sound comes out."""
-    part = _PART_SECONDS * rate
-    plain = _sound(_PARTS * part, rate, 5)
-    parts = [replace(plain, repainted=(at * part, (at + 1) * part)) for at in range(_PARTS)]
-    return [Case(group="order in a sound", runs=((plain,), *((part,) for part in parts)), times=True)]
+    cases = []
+    for count, tenths in _ORDERS:
+        part = tenths * rate // 10
+        plain = _sound(count * part, rate, 5)
+        parts = [replace(plain, repainted=(at * part, (at + 1) * part)) for at in range(count)]
+        cases.append(Case(group="order in a sound", runs=((plain,), *((each,) for each in parts)), times=True))
+    return cases
 
 
 def _batches(rate: int, step: int, *, quick: bool) -> list[Case]:
