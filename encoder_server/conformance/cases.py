@@ -1,4 +1,4 @@
-"""What the sweep encodes of pictures, as data; `clips` has the cases of video.
+"""What the sweep encodes of pictures, as data; `clips` has the cases of video, `sounds` those of audio.
 
 Place: after `geometry` has found the steps of the processor; `sweep` runs the cases in this order, cheap ones
 first. Pure.
@@ -29,22 +29,24 @@ class Specimen:
     """One medium to draw: other content for every `seed`; `mark` names a corner that is painted over.
 
     Of a video: `frames`, `fps` (0: bare frames), and `repainted`, the first frame that is painted over and the one
-    behind the last.
+    behind the last. Of a sound: `samples`, `rate`, and `repainted`, which samples are silenced.
     """
 
     modality: str
-    width: int
-    height: int
+    width: int = 0
+    height: int = 0
     seed: int = 0
     mark: str = ""
     frames: int = 0
     fps: float = 0.0
+    samples: int = 0
+    rate: int = 0
     repainted: tuple[int, int] | None = None
 
     @property
     def pixels(self) -> int:
-        """Width times height, of all frames together."""
-        return self.width * self.height * max(self.frames, 1)
+        """Width times height, of all frames together; of a sound, its samples."""
+        return self.samples or self.width * self.height * max(self.frames, 1)
 
     @property
     def whole(self) -> bool:
@@ -56,6 +58,8 @@ class Specimen:
         return replace(self, seed=0, mark="", repainted=None) == replace(other, seed=0, mark="", repainted=None)
 
     def __str__(self) -> str:
+        if self.rate:
+            return f"{self.modality} {self.samples} samples at {self.rate} Hz"
         frames = f", {self.frames} frame{'s' if self.frames > 1 else ''}" if self.frames else ""
         rate = f" at {self.fps:g} a second" if self.fps else ""
         return f"{self.modality} {self.width}x{self.height}{frames}{rate}"
@@ -65,8 +69,8 @@ class Specimen:
 class Case:
     """Runs of the encoder, one after another, each a batch. The first run of a specimen alone is what its later
     ones are held against. `seeded`: random numbers start anew at each run. `places`: a medium, then the same
-    with its first and with its last corner painted over. `times`: a video, then the same with frames painted over,
-    from the first to the last."""
+    with its first and with its last corner painted over. `times`: a video or a sound, then the same with parts
+    painted over, from the first to the last."""
 
     group: str
     runs: tuple[tuple[Specimen, ...], ...]

@@ -8,6 +8,7 @@ Must never: draw two specimens alike, or differ between two runs or machines.
 from __future__ import annotations
 
 import io
+import wave
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +19,17 @@ from encoder_server.engine.integers import scatter
 
 
 def draw(specimen: Specimen) -> tuple[bytes, ...]:
-    """Draw a picture, or the frames of a video, as PNG files: noise in blocks on two ramps, other noise in each."""
+    """Draw a picture, or the frames of a video, as PNG files: noise in blocks on two ramps, other noise in each; or a
+    sound as a WAV file: noise, and a tone, whose height and loudness change."""
+    if specimen.rate:
+        return (_wav(_loud(specimen), specimen.rate),)
     return tuple(_png(_painted(specimen, frame)) for frame in range(max(specimen.frames, 1)))
 
 
 def blank(specimen: Specimen) -> tuple[bytes, ...]:
-    """Give the same in grey, for a processor that is only asked for its grid."""
+    """Give the same in grey, or silent, for a processor that is only asked for its grid."""
+    if specimen.rate:
+        return (_wav(np.zeros(specimen.samples, dtype=np.int64), specimen.rate),)
     return (_png(np.full((specimen.height, specimen.width, 3), 128, dtype=np.uint8)),) * max(specimen.frames, 1)
 
 
@@ -49,6 +55,30 @@ def _noise(specimen: Specimen, frame: int) -> npt.NDArray[np.uint8]:
     ramp = [np.arange(side) * 63 // max(side - 1, 1) for side in (height, width)]
     pixels += (ramp[0][:, None] + ramp[1][None, :]).astype(np.uint8)[..., None]
     return pixels
+
+
+def _loud(specimen: Specimen) -> npt.NDArray[np.int64]:
+    at = np.arange(specimen.samples, dtype=np.int64)
+    own = (specimen.seed << 44) + (specimen.rate << 24) + specimen.samples
+    part = max(1, specimen.rate // 20)
+    parts = scatter(own, np.arange(-(-specimen.samples // part), dtype=np.uint64)).repeat(part)[: specimen.samples]
+    height, gain = (parts >> np.uint64(52)).astype(np.int64) + 100, (parts & np.uint64(7)).astype(np.int64) + 1
+    tone = np.abs(at * height * 65536 // specimen.rate % 65536 - 32768) - 16384
+    noise = (scatter(own + 1, at.astype(np.uint64)) >> np.uint64(50)).astype(np.int64) - 8192
+    samples: npt.NDArray[np.int64] = (tone + noise) * gain // 8
+    first, behind = specimen.repainted or (0, 0)
+    samples[first:behind] = 0
+    return samples
+
+
+def _wav(samples: npt.NDArray[np.int64], rate: int) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(rate)
+        sound.writeframes(samples.astype("<i2").tobytes())
+    return file.getvalue()
 
 
 def _png(pixels: npt.NDArray[np.uint8]) -> bytes:

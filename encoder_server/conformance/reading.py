@@ -44,7 +44,7 @@ def by_time(
     tolerance: float,
     tested: Counter[Rule],
 ) -> Iterator[Finding]:
-    """Hold a video against itself with frames painted over: each part must answer, in its turn."""
+    """Hold a video, or a sound, against itself with parts painted over: each must answer, in its turn."""
     known = [(run, alone.get(run.outcomes[0].specimen)) for run in runs]
     plain, parts = known[0][1], [(run, rows) for run, rows in known[1:] if rows is not None]
     if plain is None or len(parts) < len(runs) - 1:
@@ -54,7 +54,7 @@ def by_time(
         first, behind = run.outcomes[0].specimen.repainted or (0, 0)
         if distance(rows, plain) <= tolerance:
             # One frame may be left out by choice, a part of the video not.
-            detail = f"other content of {_frames(first, behind)} changes none of its rows"
+            detail = f"other content of {_part(run, first, behind)} changes none of its rows"
             yield finding(case, run, 0, Kind.BLIND, detail, note=behind - first == 1 and len(parts) == 1)
     order = order_in_time(plain, [rows for _, rows in parts])
     if order is None:
@@ -63,13 +63,14 @@ def by_time(
     turned = tuple(reversed(range(len(parts))))
     if order != turned[::-1]:
         spans = [run.outcomes[0].specimen.repainted or (0, 0) for run, _ in parts]
-        told = ", then ".join(_frames(*spans[part]) for part in order)
+        told = ", then ".join(_part(runs[0], *spans[part]) for part in order)
         kind = Kind.REVERSES if order == turned else Kind.SHUFFLES
         yield finding(case, runs[0], 0, kind, f"its rows are in the order of {told}")
 
 
-def _frames(first: int, behind: int) -> str:
-    return f"frame {first}" if behind - first == 1 else f"frames {first} to {behind - 1}"
+def _part(run: Run, first: int, behind: int) -> str:
+    kind = "sample" if run.outcomes[0].specimen.rate else "frame"
+    return f"{kind} {first}" if behind - first == 1 else f"{kind}s {first} to {behind - 1}"
 
 
 def fault_of_reading(plain: Rows, first: Rows, last: Rows) -> bool | None:

@@ -23,8 +23,9 @@ from encoder_server.conformance.cases import Case, Specimen, image_cases
 from encoder_server.conformance.clips import video_cases
 from encoder_server.conformance.drawing import blank, draw
 from encoder_server.conformance.findings import Finding, Kind, Rule
-from encoder_server.conformance.geometry import Axis, Geometry, explore, explore_frames
+from encoder_server.conformance.geometry import Axis, Geometry, explore, explore_frames, explore_samples
 from encoder_server.conformance.outcomes import Outcome, Run
+from encoder_server.conformance.sounds import sound_cases
 from encoder_server.conformance.verdicts import judge
 from encoder_server.conformance.watch import Watching
 from encoder_server.encoders import Description
@@ -37,7 +38,7 @@ _ASKED_FRAMES, _ASKED_SIDE = 2, 112
 Progress = Callable[[str], None]
 
 PLANS: Mapping[str, Callable[..., tuple[Case, ...]]] = {"image": image_cases, "video": video_cases}
-"""The cases of each modality that can be swept."""
+"""The cases of each modality that can be swept, beside audio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,9 @@ class Sweep:
         )
 
     def _cases(self, modality: str) -> Sequence[Case]:
-        plan = PLANS.get(modality)
+        plan, rate = PLANS.get(modality), self._description.sampling_rate
+        if modality == "audio" and rate is not None:
+            return self._sounds(rate)
         if plan is None:
             # Said, not passed over: a modality that nobody swept is not good.
             return [Case(group=f"{modality} (no cases are known)", runs=())]
@@ -108,6 +111,13 @@ class Sweep:
         geometry = self._geometry(modality)
         self._steps[modality] = _in_words(geometry, modality)
         return plan(geometry, max_pixels=self._extent.max_pixels, quick=self._extent.quick)
+
+    def _sounds(self, rate: int) -> Sequence[Case]:
+        self._progress("asking the processor for its steps (audio)")
+        plain = Specimen(modality="audio", rate=rate)
+        steps = explore_samples(lambda counts: self._ask([replace(plain, samples=count) for count in counts]), rate)
+        self._steps["audio"] = f"time: {_steps(steps, 'samples')}"
+        return sound_cases(steps, quick=self._extent.quick)
 
     def _geometry(self, modality: str) -> Geometry:
         plain = Specimen(modality=modality, width=_ASKED_SIDE, height=_ASKED_SIDE)
@@ -225,7 +235,7 @@ def _in_words(geometry: Geometry, modality: str) -> str:
     return f"{sides}; time: {f'a step every {frames}' if geometry.time else 'no even steps'}"
 
 
-def _steps(axis: Axis) -> str:
+def _steps(axis: Axis, unit: str = "pixels") -> str:
     if axis.factor is not None:
-        return f"a step every {axis.factor} pixels"
+        return f"a step every {axis.factor} {unit}"
     return "no even steps" if axis.edges else "one grid"

@@ -88,13 +88,17 @@ class Qwen3OmniEncoder:
         return [
             Features(
                 modality="audio",
-                tokens=processing._get_feat_extract_output_lengths(frames, self._n_window),
+                tokens=self._promise(frames),
                 grid=(frames,),
                 cost=frames,
                 tensors={"input_features": features[:, :frames]},
             )
             for features, frames in made
         ]
+
+    def _promise(self, frames: int) -> int:
+        places: int = processing._get_feat_extract_output_lengths(frames, self._n_window)
+        return places
 
     @torch.inference_mode()
     def encode(self, features: Sequence[Features]) -> list[torch.Tensor]:

@@ -23,5 +23,5 @@ def test_a_family_is_good_by_every_rule(family: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     make(tmp_path / family, seed=7, family=family)
     pipeline = Watching.load(tmp_path / family, bounds=Bounds(max_pixels=LIMIT))
-    audit = Sweep(pipeline, Extent(max_pixels=LIMIT, quick=True, seconds=100), lambda text: None).run()
+    audit = Sweep(pipeline, Extent(max_pixels=LIMIT, quick=True, seconds=300), lambda text: None).run()
     assert audit.good, report.as_text(audit)

@@ -47,8 +47,8 @@ def whisper(original: Path) -> Any:
 def of_the_original(whisper: Any, features: Any) -> Rows:
     """All rows of a window, by the other program."""
     window = numpy.ascontiguousarray(features.numpy()[None])
-    made: Rows = numpy.asarray(whisper.encode(ctranslate2.StorageView.from_array(window), to_cpu=True))
-    return made[0]
+    made: Rows = numpy.asarray(whisper.encode(ctranslate2.StorageView.from_array(window), to_cpu=True))[0]
+    return made
 
 
 def test_the_rows_of_a_voice_are_those_of_the_original(encoder: Any, whisper: Any) -> None:
