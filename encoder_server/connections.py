@@ -136,15 +136,16 @@ class _Connection(RequestHandler):
         """Answer what never became a request of the app, or left it without an answer; not who has left."""
         if isinstance(exc, ConnectionError):
             raise exc
+        request_id = uuid.uuid4().hex
         if status < 500:
             error: errors.EncoderServerError = errors.BadRequestError("the request is not HTTP that is read here")
-            _LOG.info("request_unreadable", extra={"status": status, "kind": type(exc).__name__})
+            extra = {"request_id": request_id, "status": status, "kind": type(exc).__name__}
+            _LOG.info("request_unreadable", extra=extra)
         else:
             error = errors.InternalError("an internal fault; the log has more")
-            _LOG.error("request_crashed", exc_info=exc)
+            _LOG.error("request_crashed", extra={"request_id": request_id}, exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError
-        request_id = uuid.uuid4().hex
         headers = {**_NAME, "X-Request-Id": request_id}
         body = wire.render_error(error, request_id)
         answer = web.Response(body=body, status=error.status, content_type="application/json", headers=headers)

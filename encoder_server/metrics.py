@@ -91,6 +91,7 @@ class Metrics:
         self.stage_seconds = Histogram(
             "encoder_stage_seconds", "Time by stage.", ["stage"], buckets=_SECONDS, registry=registry
         )
+        self.stages = {stage: self.stage_seconds.labels(stage) for stage in STAGES}
         self.engine_restarts = Counter(
             "encoder_engine_restarts_total", "Engine processes started again.", registry=registry
         )
@@ -110,8 +111,6 @@ class Metrics:
                     self.checks.labels(modality, source, result.value)
         for code in CODES:
             self.requests.labels(code)
-        for stage in STAGES:
-            self.stage_seconds.labels(stage)
         for tier in TIERS:
             self.cache.begin(tier)
         for direction in DIRECTIONS:

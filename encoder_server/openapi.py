@@ -244,4 +244,7 @@ def _schemas() -> dict[str, Any]:
     """Return every model's schema; what a client sends has no form of its own."""
     _, sent = models_json_schema([(model, "serialization") for model in _MODELS], ref_template=_COMPONENT)
     _, taken = models_json_schema([(wire.EncodeRequest, "validation")], ref_template=_COMPONENT)
+    # What the model's own validator says, in the schema's words.
+    present = ({"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in wire.SOURCES)
+    taken["$defs"][wire.EncodeItem.__name__]["oneOf"] = list(present)
     return {**sent["$defs"], **taken["$defs"]}

@@ -30,6 +30,7 @@ SAFETENSORS = "application/vnd.safetensors"
 JSON = "application/json"
 MULTIPART = "multipart/mixed"
 VIDEO = "video"
+SOURCES = ("data", "url", "frames")
 _MOST_ITEMS = 1024
 _MOST_TOKENS = 2**31 - 1
 _MOST_FPS = 1000
@@ -61,7 +62,7 @@ class EncodeItem(pydantic.BaseModel):
 
     @pydantic.model_validator(mode="after")
     def _has_one_source(self) -> EncodeItem:
-        if sum(source is not None for source in (self.data, self.url, self.frames)) != 1:
+        if sum(getattr(self, source) is not None for source in SOURCES) != 1:
             raise PydanticCustomError("one_source", "one source")
         if self.fps is not None and self.frames is None:
             raise PydanticCustomError("bare_fps", "fps without frames")

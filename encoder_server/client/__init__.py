@@ -22,7 +22,7 @@ from encoder_server.client.failures import (
     ServerFaultError,
     UnavailableError,
 )
-from encoder_server.client.media import Audio, Image, Medium, Video
+from encoder_server.client.media import Audio, Frames, Image, Medium, Video
 from encoder_server.client.results import Embedding, Embeddings
 from encoder_server.client.retries import Retries
 from encoder_server.client.synchronous import Client
@@ -39,6 +39,7 @@ __all__ = [
     "Embedding",
     "Embeddings",
     "EncoderPoolError",
+    "Frames",
     "Identity",
     "Image",
     "InvalidAnswerError",

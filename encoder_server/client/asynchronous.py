@@ -18,10 +18,10 @@ import httpx
 import pydantic
 
 from encoder_server.answers import Identity, Limits, Promises, Readiness
+from encoder_server.client.bodies import Body
 from encoder_server.client.calls import ENCODE, Call, EncodeCall, Options, parse
 from encoder_server.client.failures import EncoderPoolError
-from encoder_server.client.form import Form
-from encoder_server.client.media import Medium
+from encoder_server.client.media import Item
 from encoder_server.client.results import Embeddings
 from encoder_server.client.retries import Retries
 
@@ -73,7 +73,7 @@ class AsyncClient:
 
     async def encode(
         self,
-        items: Sequence[Medium],
+        items: Sequence[Item],
         *,
         on_promise: Callable[[Promises], Awaitable[None] | None] | None = None,
         request_id: str | None = None,
@@ -126,7 +126,7 @@ class AsyncClient:
     @asynccontextmanager
     async def _answer(self, http: httpx.AsyncClient, encode: EncodeCall, left: float) -> AsyncIterator[httpx.Response]:
         timeout = self._options.timeout(left)
-        url, pieces = self._options.at(ENCODE), _pieces(encode.form)
+        url, pieces = self._options.at(ENCODE), _pieces(encode.body)
         async with http.stream("POST", url, content=pieces, headers=encode.headers, timeout=timeout) as response:
             try:
                 yield response
@@ -177,6 +177,6 @@ class AsyncClient:
         return httpx.AsyncClient(verify=self._tls, headers=dict(self._options.headers))
 
 
-async def _pieces(form: Form) -> AsyncIterator[bytes]:
-    for piece in form.pieces:
+async def _pieces(body: Body) -> AsyncIterator[bytes]:
+    for piece in body.pieces:
         yield piece

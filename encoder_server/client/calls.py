@@ -17,8 +17,8 @@ import pydantic
 
 from encoder_server.answers import Promises
 from encoder_server.client import failures
-from encoder_server.client.form import Form, fill
-from encoder_server.client.media import Medium
+from encoder_server.client.bodies import Body, fill
+from encoder_server.client.media import Item
 from encoder_server.client.reading import MULTIPART, SAFETENSORS, Reading
 from encoder_server.client.retries import Retries, retry_after
 
@@ -89,21 +89,21 @@ class Call:
 class EncodeCall:
     """A call of encode: its body, made once, and its promises, which do not change between tries."""
 
-    def __init__(self, items: Sequence[Medium], call: Call, *, promises: bool, most_bytes: int) -> None:
+    def __init__(self, items: Sequence[Item], call: Call, *, promises: bool, most_bytes: int) -> None:
         if not items:
             raise ValueError("items must not be empty")
         self._items = tuple(items)
         self._call = call
         self._most_bytes = most_bytes
         self._accept = MULTIPART if promises else SAFETENSORS
-        self.form: Form = fill(items, uuid.uuid4().hex)
+        self.body: Body = fill(items, uuid.uuid4().hex)
         self.promised: Promises | None = None
 
     @property
     def headers(self) -> dict[str, str]:
         """The request's own."""
-        length = str(self.form.length)
-        about = {"Accept": self._accept, "Content-Type": self.form.content_type, "Content-Length": length}
+        length = str(self.body.length)
+        about = {"Accept": self._accept, "Content-Type": self.body.content_type, "Content-Length": length}
         return self._call.headers | about
 
     def reading(self, response: httpx.Response) -> Reading:

@@ -34,7 +34,20 @@ class Audio(Medium):
 
 
 class Video(Medium):
-    """A clip."""
+    """A clip, as a file."""
 
     __slots__ = ()
     modality = "video"
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """A clip, as its frames in order: pictures as files hold them, `fps` of them shown in a second where known."""
+
+    modality: ClassVar[str] = "video"
+    frames: tuple[bytes, ...] = field(repr=False)
+    fps: float | None = None
+    expected_tokens: int | None = None
+
+
+Item = Medium | Frames

@@ -12,7 +12,7 @@ import pydantic
 
 from encoder_server.answers import Promises
 from encoder_server.client import failures, mixed, results
-from encoder_server.client.media import Medium
+from encoder_server.client.media import Item
 from encoder_server.client.results import Embeddings
 from encoder_server.client.retries import retry_after
 
@@ -27,7 +27,7 @@ class Reading:
         self,
         status: int,
         headers: Mapping[str, str],
-        asked: Sequence[Medium],
+        asked: Sequence[Item],
         *,
         request_id: str,
         promised: Promises | None,

@@ -17,7 +17,7 @@ import numpy.typing
 import pydantic
 
 from encoder_server.answers import PromisedItem
-from encoder_server.client.media import Medium
+from encoder_server.client.media import Item
 
 _LONGEST_HEAD = 16 * 2**20
 _DTYPES = {"F32": ("float32", 4), "F16": ("float16", 2), "BF16": ("bfloat16", 2), "F64": ("float64", 8)}
@@ -74,7 +74,7 @@ class _About(pydantic.BaseModel):
     items: pydantic.Json[tuple[PromisedItem, ...]]
 
 
-def fit(promised: Sequence[PromisedItem], asked: Sequence[Medium]) -> None:
+def fit(promised: Sequence[PromisedItem], asked: Sequence[Item]) -> None:
     """Raise UnfitError where promises are not those of what was asked, each for its item and in order."""
     if len(promised) != len(asked):
         raise UnfitError(f"{len(promised)} items came for {len(asked)} that were asked for")
@@ -85,7 +85,7 @@ def fit(promised: Sequence[PromisedItem], asked: Sequence[Medium]) -> None:
             raise UnfitError(f"items[{place}] has {item.tokens} tokens, {medium.expected_tokens} were expected")
 
 
-def read(body: bytes, asked: Sequence[Medium]) -> Embeddings:
+def read(body: bytes, asked: Sequence[Item]) -> Embeddings:
     """Return the embeddings in a safetensors body; UnfitError where it is not exactly what was asked for."""
     head, values = _split(body)
     try:

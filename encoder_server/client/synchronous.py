@@ -19,7 +19,7 @@ import pydantic
 from encoder_server.answers import Identity, Limits, Promises, Readiness
 from encoder_server.client.calls import ENCODE, Call, EncodeCall, Options, parse
 from encoder_server.client.failures import EncoderPoolError
-from encoder_server.client.media import Medium
+from encoder_server.client.media import Item
 from encoder_server.client.results import Embeddings
 from encoder_server.client.retries import Retries
 
@@ -71,7 +71,7 @@ class Client:
 
     def encode(
         self,
-        items: Sequence[Medium],
+        items: Sequence[Item],
         *,
         on_promise: Callable[[Promises], object] | None = None,
         request_id: str | None = None,
@@ -124,7 +124,7 @@ class Client:
     @contextmanager
     def _answer(self, http: httpx.Client, encode: EncodeCall, ends: float) -> Iterator[httpx.Response]:
         timeout = self._options.timeout(max(0.001, ends - time.monotonic()))
-        url, pieces = self._options.at(ENCODE), iter(encode.form.pieces)
+        url, pieces = self._options.at(ENCODE), iter(encode.body.pieces)
         with http.stream("POST", url, content=pieces, headers=encode.headers, timeout=timeout) as response:
             try:
                 yield response

@@ -169,6 +169,14 @@ async def test_the_callers_fault_is_told_with_its_item_and_not_tried_again(start
     assert await server.metric("encoder_requests_total", code="limit_exceeded") == 1
 
 
+async def test_a_body_that_is_refused_before_it_is_sent_whole_is_told_as_the_limit_that_it_is(
+    start: Start, encode: Encode
+) -> None:
+    server = await start("--max-body-bytes=1000000")
+    with pytest.raises(client.CallerError, match="limit is 1000000"):
+        await encode(server.url, [Image(bytes(30_000_000))])
+
+
 @pytest.mark.parametrize("promise", [False, True])
 async def test_a_row_that_is_wrong_at_one_replica_comes_from_another(
     tmp_path: Path, encode: Encode, promise: bool

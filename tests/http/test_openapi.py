@@ -26,7 +26,7 @@ CHECKS = (
     "unsupported_method",
     "allow_header_conformance",
 )
-CASES = 25
+CASES = 15
 
 
 async def fuzz(url: str, folder: Path) -> tuple[int, str, Any]:

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from encoder_server import errors
 from encoder_server.client import failures, mixed, results
-from encoder_server.client.form import fill
-from encoder_server.client.media import Audio, Image
+from encoder_server.client.bodies import fill
+from encoder_server.client.media import Audio, Frames, Image
 from encoder_server.client.retries import Retries, retry_after
 from encoder_server.multipart import read_form
 from encoder_server.openapi import tree
+from encoder_server.wire import parse
 
 ROOT = Path(__file__).parents[3]
 WIRE = json.loads((ROOT / "tests" / "contract" / "wire.json").read_text())
@@ -135,6 +136,14 @@ def test_the_server_reads_the_form_that_the_client_fills() -> None:
         ("audio", b"", None),
     ]
     assert form.length == len(b"".join(form.pieces))
+
+
+def test_the_server_reads_frames_as_the_client_sends_them() -> None:
+    sent = fill((Frames((b"1", b"2"), fps=2.5), Image(b"3", expected_tokens=7)), "0f0f")
+    assert sent.content_type == "application/json"
+    clip, image = parse(b"".join(sent.pieces), 2).items
+    assert (clip.modality, clip.frames, clip.fps) == ("video", ["MQ==", "Mg=="], 2.5)
+    assert (image.data, image.expected_tokens) == ("Mw==", 7)
 
 
 def answer(kind: type[errors.EncoderServerError]) -> failures.EncoderPoolError:
