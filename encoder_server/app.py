@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import signal
 import uuid
 from collections.abc import AsyncIterator, Sequence
@@ -38,7 +37,6 @@ from encoder_server.settings import Settings
 from encoder_server.stream import STREAM, Stream
 
 _LOG = logging.getLogger(__name__)
-_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _WRITE_SECONDS = 10.0
 
 
@@ -113,7 +111,7 @@ def _log_death(task: asyncio.Task[None]) -> None:
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn whatever a handler does into an answer, and write it while the connection counts as busy."""
     given = request.headers.get(keys.REQUEST_ID_HEADER, "")
-    request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+    request[keys.REQUEST_ID] = given if keys.SAFE_ID.fullmatch(given) else uuid.uuid4().hex
     with request.app[keys.CONNECTIONS].busy(request.protocol), contextlib.ExitStack() as request[keys.HELD]:
         answer = await _handle(request, handler)
         try:

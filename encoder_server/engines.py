@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from encoder_server import recovery
 from encoder_server.batch import Batch
 from encoder_server.batcher import Batcher
 from encoder_server.engine import messages
+from encoder_server.engine.asides import Cancel
 from encoder_server.errors import EngineLostError
 from encoder_server.lifecycle import Fault
 from encoder_server.link import Link
@@ -228,13 +229,40 @@ class Engines:
     async def _converse(self, link: Link, batch: Batch) -> None:
         number = next(self._numbers)
         await link.send(batch.message(number), batch.blobs)
-        while True:
-            received = await link.receive()
-            match received.message:
-                case messages.Promised(batch=told) as promised if told == number:
-                    batch.publish(promised)
-                case messages.Encoded(batch=told) | messages.Probed(batch=told) if told == number:
-                    self._batcher.finish(batch, received)
-                    return
-                case other:
-                    raise _LostError(f"an engine sent {other.kind} out of turn")
+        batch.watch(_canceller(link, batch, number))
+        try:
+            while True:
+                received = await link.receive()
+                match received.message:
+                    case messages.Promised(batch=told) as promised if told == number:
+                        batch.publish(promised)
+                    case messages.Encoded(batch=told) | messages.Probed(batch=told) if told == number:
+                        self._batcher.finish(batch, received)
+                        return
+                    case other:
+                        raise _LostError(f"an engine sent {other.kind} out of turn")
+        finally:
+            batch.watch(None)
+
+
+def _canceller(link: Link, batch: Batch, number: int) -> Callable[[], None]:
+    """Return what tells the engine which items nobody waits for, once for all that are left in one go."""
+    loop = asyncio.get_running_loop()
+    told: tuple[int, ...] = ()
+    due = False
+
+    def tell() -> None:
+        nonlocal told, due
+        due = False
+        if batch.abandoned != told:
+            told = batch.abandoned
+            link.hint(Cancel(batch=number, items=told))
+
+    def left() -> None:
+        nonlocal due
+        if not due:
+            due = True
+            loop.call_soon(tell)
+
+    left()  # Somebody may have left while the batch was sent.
+    return left

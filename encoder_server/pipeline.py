@@ -29,13 +29,15 @@ from encoder_server.settings import Limits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request before its body was read; `most_bytes` bounds the body that `read` returns.
+    """A request before its body was read; `most_bytes` bounds the body that `read` returns. `caller` is whose turn
+    at the engines it takes.
 
     `tell` sends the promises, where `accept` asks for them before the rows. `held` closes when the answer is written:
     until then it takes a place, for it may be large, and its caller slow to read.
     """
 
     request_id: str
+    caller: str
     accept: str | None
     content_type: str | None
     most_bytes: int
@@ -68,7 +70,7 @@ class Pipeline:
                     items = await self._take(body, measured)
                     del body  # Held on to, each medium would be there twice.
                     with await self.recall.begin(
-                        items, measured, origin.fingerprint, origin.revision, permit.deadline
+                        items, measured, origin.fingerprint, origin.revision, permit.deadline, call.caller
                     ) as encoding:
                         await self._promise(call, form, encoding, measured)
                         passed = await self._encode(call, encoding, measured)

@@ -64,6 +64,7 @@ def _call(request: web.Request, stream: Stream) -> Call:
     encoding = ", ".join(request.headers.getall("Content-Encoding", ())).strip().lower()
     return Call(
         request_id=request[keys.REQUEST_ID],
+        caller=_caller(request),
         accept=", ".join(request.headers.getall("Accept", ())),
         content_type=request.headers.get("Content-Type"),
         # Compressed, or sent in chunks: the length says nothing of what will be held.
@@ -72,6 +73,16 @@ def _call(request: web.Request, stream: Stream) -> Call:
         tell=stream.promise,
         held=request[keys.HELD],
     )
+
+
+def _caller(request: web.Request) -> str:
+    """Say whose turn a request takes: its peer's, or that of whom a router named for it.
+
+    Nobody checks the name. Who makes up names has more turns, as who opens more connections from more addresses has;
+    the places of admission bound both.
+    """
+    named = request.headers.get(keys.CALLER_HEADER, "")
+    return named if keys.SAFE_ID.fullmatch(named) else request.remote or ""
 
 
 def _reader(request: web.Request, encoding: str, most: int) -> Callable[[], Awaitable[bytes]]:
@@ -126,6 +137,7 @@ async def _load(request: web.Request) -> web.Response:
             "inFlight": admission.in_flight,
             "inFlightBytes": admission.bytes_in_flight,
             "queued": request.app[keys.BATCHER].queued,
+            "batchBudget": request.app[keys.BATCHER].budget,
             "enginesReady": engines.ready,
             "engines": engines.total,
         }

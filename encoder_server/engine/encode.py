@@ -40,9 +40,15 @@ class Embedding:
 
 
 def encode(
-    encoder: Encoder[Any], ready: Sequence[Ready], *, together: bool, renew: Callable[[Ready], Ready]
+    encoder: Encoder[Any],
+    ready: Sequence[Ready],
+    *,
+    together: bool,
+    renew: Callable[[Ready], Ready],
+    wanted: Callable[[int], bool],
 ) -> tuple[list[Embedding], list[Failure]]:
-    """Encode `ready`, `together` as one batch or each alone; each item becomes an Embedding or a Failure.
+    """Encode `ready`, `together` as one batch or each alone; each item becomes an Embedding or a Failure, or nothing
+    where it is not `wanted` when its run begins.
 
     `renew` prepares an item once more, for a second run of it.
     """
@@ -55,10 +61,15 @@ def encode(
         return own
 
     parts = [ready] if together else [[item] for item in ready]
-    outcomes = [outcome for part in parts for outcome in isolate("model", run, part, renew)]
+    done: list[Ready] = []
+    outcomes: list[tuple[torch.Tensor, bool] | Fault] = []
+    for part in parts:
+        kept = [item for item in part if wanted(item.medium.index)]
+        done += kept
+        outcomes += isolate("model", run, kept, renew)
     embeddings: list[Embedding] = []
     failures: list[Failure] = []
-    for item, outcome in zip(ready, outcomes, strict=True):
+    for item, outcome in zip(done, outcomes, strict=True):
         medium = item.medium
         if isinstance(outcome, Fault):
             failures.append(

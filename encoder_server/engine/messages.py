@@ -5,7 +5,8 @@ and a memfd of a JSON head and raw blobs, so that neither packet size nor a pod'
 
 Must never: import torch or aiohttp, use pickle, or hold a decision.
 
-To the engine: Encode, Probe, Stop. From it: Hello (once) or Refused, Promised (before the model runs), Encoded, Probed.
+To the engine: Encode, Probe, Cancel, Stop. From it: Progress, then Hello (once) or Refused; Promised (before the model
+runs), Encoded, Probed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Annotated, Literal
 
 import pydantic
 from pydantic.dataclasses import dataclass as validated
+
+from encoder_server.engine.asides import Cancel, Progress
 
 _HEAD = 8  # bytes that say how long the JSON head is
 
@@ -152,7 +155,7 @@ class Stop:
 @validated(frozen=True, kw_only=True)
 class Hello:
     """Engine to front: loaded, warmed up and probed; this is what was measured. `together`: whether items of
-    several callers may share a batch. `batch_budget`: pixels up to which that pays off here; 0: never."""
+    several callers may share a batch. `batch_budget`: pixels up to which that paid off when it was measured; 0: never."""
 
     kind: Literal["hello"] = "hello"
     measured: Measured
@@ -197,7 +200,7 @@ class Probed:
     items: tuple[ProbeItem, ...]
 
 
-Message = Encode | Probe | Stop | Hello | Refused | Promised | Encoded | Probed
+Message = Encode | Probe | Cancel | Stop | Progress | Hello | Refused | Promised | Encoded | Probed
 _ANY: pydantic.TypeAdapter[Message] = pydantic.TypeAdapter(Annotated[Message, pydantic.Field(discriminator="kind")])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -101,8 +101,11 @@ class Pipeline:
         """Decode, preprocess and promise; every item is among the promises or the failures."""
         return self._prepare(media, self._max_pixels)
 
-    def encode(self, prepared: Prepared) -> tuple[list[Embedding], list[Failure]]:
-        """Run the model; every promised item is among the embeddings or the failures."""
+    def encode(
+        self, prepared: Prepared, wanted: Callable[[int], bool] = lambda index: True
+    ) -> tuple[list[Embedding], list[Failure]]:
+        """Run the model; every promised item is among the embeddings or the failures, but those that were not `wanted`
+        (asked by index, right before a run of the model that they would share)."""
 
         def renew(item: Ready) -> Ready:
             ready, failures = self._preprocess([item.medium], prepared.max_pixels)
@@ -110,7 +113,8 @@ class Pipeline:
                 raise NotEncodedError(failures[0])
             return ready[0]
 
-        return encode(self._encoder, prepared.ready, together=self._description.together, renew=renew)
+        together = self._description.together
+        return encode(self._encoder, prepared.ready, together=together, renew=renew, wanted=wanted)
 
     def rows(self, picture: bytes) -> npt.NDArray[np.float32]:
         """Encode one picture file alone: rows (tokens, width), widened to float32 where the model's are narrower.

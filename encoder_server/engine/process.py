@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 import torch
 
 from encoder_server.encoders import RefusedError
+from encoder_server.engine.asides import Cancel
 from encoder_server.engine.encode import Embedding
+from encoder_server.engine.inbox import Inbox
 from encoder_server.engine.messages import (
     ConnectionLostError,
     Encode,
@@ -25,10 +27,8 @@ from encoder_server.engine.messages import (
     Probe,
     Probed,
     Promised,
-    Received,
     Refused,
     Stop,
-    receive,
     send,
 )
 from encoder_server.engine.pipeline import Pipeline
@@ -52,9 +52,10 @@ def run(sock: socket.socket, load: Callable[[], Pipeline], *, threads: int) -> i
         # A key of a file may hold half a character (a lone surrogate), which cannot travel.
         detail = str(refusal).encode(errors="replace").decode()
         return _say(sock, Refused(detail=detail), REFUSED)
+    inbox = Inbox(sock)
     try:
         send(sock, Hello(measured=measured, together=pipeline.together, batch_budget=pipeline.batch_budget))
-        while _serve(sock, pipeline, receive(sock)):
+        while _serve(sock, pipeline, inbox):
             pass
     except ConnectionLostError:
         _log.info("the front is gone")
@@ -69,13 +70,16 @@ def _say(sock: socket.socket, refused: Refused, status: int) -> int:
     return status
 
 
-def _serve(sock: socket.socket, pipeline: Pipeline, received: Received) -> bool:
+def _serve(sock: socket.socket, pipeline: Pipeline, inbox: Inbox) -> bool:
+    received = inbox.next()
     message = received.message
     match message:
         case Encode():
-            _encode(sock, pipeline, message, received.blobs)
+            _encode(sock, pipeline, message, received.blobs, inbox)
         case Probe():
             send(sock, Probed(batch=message.batch, items=pipeline.probe(message.sizes)))
+        case Cancel():
+            pass  # It crossed with the batch's answer.
         case Stop():
             return False
         case _:
@@ -83,7 +87,9 @@ def _serve(sock: socket.socket, pipeline: Pipeline, received: Received) -> bool:
     return True
 
 
-def _encode(sock: socket.socket, pipeline: Pipeline, message: Encode, blobs: Sequence[memoryview]) -> None:
+def _encode(
+    sock: socket.socket, pipeline: Pipeline, message: Encode, blobs: Sequence[memoryview], inbox: Inbox
+) -> None:
     media = [
         Medium(
             index=item.index,
@@ -95,7 +101,7 @@ def _encode(sock: socket.socket, pipeline: Pipeline, message: Encode, blobs: Seq
     ]
     prepared = pipeline.prepare(media)
     send(sock, Promised(batch=message.batch, promises=prepared.promises, failures=prepared.failures))
-    embeddings, failures = pipeline.encode(prepared)
+    embeddings, failures = pipeline.encode(prepared, wanted=lambda index: index not in inbox.cancelled(message.batch))
     send(sock, _encoded(message.batch, embeddings, failures), [item.raw() for item in embeddings])
 
 

@@ -75,7 +75,7 @@ def test_one_culprit_costs_a_logarithm_of_runs(count: int, runs: int) -> None:
     assert len(stage.runs) == runs
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=6, deadline=None)  # Each failure collects the garbage of all of torch.
 @given(st.integers(1, 64), st.integers(1, 64))
 def test_what_does_not_fit_is_run_in_halves_and_nothing_as_large_is_tried_again(count: int, room: int) -> None:
     stage = Stage(set(), room)
@@ -84,7 +84,7 @@ def test_what_does_not_fit_is_run_in_halves_and_nothing_as_large_is_tried_again(
     assert stage.items_run <= 3 * count + math.ceil(math.log2(count))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(BATCHES, st.integers(1, 64))
 def test_culprits_are_found_in_a_batch_that_does_not_even_fit(batch: tuple[int, set[int]], room: int) -> None:
     count, culprits = batch
