@@ -138,12 +138,12 @@ class Batcher:
         ]
         packed = pack(views, self._budget or _TURN, together=self._budget is not None)
         batch: list[Job] = []
-        for line, request, count in packed.turns:
-            jobs = lines[line].requests[request]
+        for at, request, count in packed.turns:
+            jobs = lines[at].requests[request]
             batch += jobs[:count]
-            lines[line].requests[request] = []
+            lines[at].requests[request] = []
             if jobs[count:]:  # What is left of a request that had a turn goes behind its caller's others.
-                lines[line].requests.append(jobs[count:])
+                lines[at].requests.append(jobs[count:])
         for line, owed in zip(lines, packed.owed, strict=True):
             line.owed = owed
             line.requests = [jobs for jobs in line.requests if jobs]

@@ -50,3 +50,12 @@ def is_for_good(losses: Sequence[int], since: float, now: float, patience: float
     may take whatever time it takes.
     """
     return min(losses) > 1 and now - since > patience + 2 * start_seconds
+
+
+def is_stuck_for_good(batches: int, since: float, now: float, patience: float, longest: float) -> bool:
+    """Return whether engines that begin batches, and have ended none of `batches` since then, are stuck for good.
+
+    One batch takes no longer than `longest`, or its engine is ended; so this is never said of one that is only busy.
+    One batch alone may be its caller's fault.
+    """
+    return batches > 1 and now - since > patience + longest

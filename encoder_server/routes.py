@@ -161,9 +161,8 @@ async def _healthz(request: web.Request) -> web.Response:
 
 
 async def _readyz(request: web.Request) -> web.Response:
-    standing = request.app[keys.REPLICA].standing
-    body = {"state": standing.state.value, "reason": standing.reason, "message": standing.message}
-    return _json(body, 200 if standing.state is State.READY else 503)
+    replica = request.app[keys.REPLICA]
+    return _json(replica.readiness(), 200 if replica.standing.state is State.READY else 503)
 
 
 async def _metrics(request: web.Request) -> web.Response:

@@ -20,6 +20,8 @@ class Inbox:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
         self._waiting: deque[Received] = deque()
         self._cancelled: dict[int, frozenset[int]] = {}
 
@@ -29,7 +31,7 @@ class Inbox:
 
     def cancelled(self, batch: int) -> frozenset[int]:
         """Return the items of `batch` that were cancelled until now, without waiting; raises ConnectionLostError."""
-        while select.select([self._sock], [], [], 0)[0]:
+        while self._poll.poll(0):
             received = receive(self._sock)
             if isinstance(received.message, Cancel):
                 self._cancelled = {received.message.batch: frozenset(received.message.items)}

@@ -4,9 +4,7 @@ Place: between `engines` (the front's side) and `engine.process`. Each message i
 and a memfd of a JSON head and raw blobs, so that neither packet size nor a pod's 64 MiB of /dev/shm bounds a picture.
 
 Must never: import torch or aiohttp, use pickle, or hold a decision.
-
-To the engine: Encode, Probe, Cancel, Stop. From it: Progress, then Hello (once) or Refused; Promised (before the model
-runs), Encoded, Probed.
+To the engine: Encode, Cancel, Probe, Stop. From it: Progress, then Hello or Refused; Promised, Encoded, Probed.
 """
 
 from __future__ import annotations
@@ -101,8 +99,7 @@ class ProbeItem:
 
 @validated(frozen=True, kw_only=True)
 class Declared:
-    """What the encoder declares for a modality: row width, dtype name, and whether its promise is independent
-    of its model (`promise`) or its own word (`self`)."""
+    """For a modality: row width, dtype name, and whether its promise is independent of its model or its own word."""
 
     width: int
     dtype: str
@@ -154,8 +151,8 @@ class Stop:
 
 @validated(frozen=True, kw_only=True)
 class Hello:
-    """Engine to front: loaded, warmed up and probed; this is what was measured. `together`: whether items of
-    several callers may share a batch. `batch_budget`: pixels up to which that paid off when it was measured; 0: never."""
+    """Engine to front: loaded, warmed up and probed; this is what was measured. `together`: whether items of several
+    callers may share a batch. `batch_budget`: pixels up to which that was measured to pay off; 0: never."""
 
     kind: Literal["hello"] = "hello"
     measured: Measured
@@ -200,7 +197,7 @@ class Probed:
     items: tuple[ProbeItem, ...]
 
 
-Message = Encode | Probe | Cancel | Stop | Progress | Hello | Refused | Promised | Encoded | Probed
+Message = Encode | Cancel | Probe | Stop | Progress | Hello | Refused | Promised | Encoded | Probed
 _ANY: pydantic.TypeAdapter[Message] = pydantic.TypeAdapter(Annotated[Message, pydantic.Field(discriminator="kind")])
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, find
+from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, find, progress
 from encoder_server.engine import measure
 from encoder_server.engine.decode import MAX_PIXELS
 from encoder_server.engine.encode import Embedding, encode
@@ -75,11 +75,13 @@ class Pipeline:
         `processor` is the folder of the processor's settings, where it is another. Raises RefusedError naming
         the file or key. A warm-up that fails is left to the probe to tell.
         """
+        progress.tell("loading")
         source = Source(model=model, processor=processor or model, device=device, dtype=dtype)
         with _refusing("load"):
             loaded = find(encoder, model).load(source)
         with _refusing("describe itself"):
             pipeline = cls(loaded, max_pixels=max_pixels)
+        progress.tell("warming")
         try:
             loaded.warm_up()
         # Whatever it raises: an encoder that calls for an exit must not end the engine without a word.
@@ -94,7 +96,7 @@ class Pipeline:
 
     @property
     def batch_budget(self) -> int:
-        """Pixels up to which sharing a batch pays off; 0: never."""
+        """Pixels that items which share a batch never exceed, as the encoder says; 0: they share none."""
         return self._description.batch_budget
 
     def prepare(self, media: Sequence[Medium]) -> Prepared:
@@ -140,6 +142,7 @@ class Pipeline:
 
     def measure(self) -> Measured:
         """Run the golden probe and measure the identity; raises RefusedError where that fails."""
+        progress.tell("probing")
         with _refusing("be measured"):
             return self._measure()
 

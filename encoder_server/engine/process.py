@@ -7,14 +7,18 @@ Must never: decide anything about a request, outlive the front, or answer a batc
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import socket
+import time
 from collections.abc import Callable, Sequence
 
 import torch
 
-from encoder_server.encoders import RefusedError
-from encoder_server.engine.asides import Cancel
+from encoder_server.encoders import RefusedError, progress
+from encoder_server.engine import budget
+from encoder_server.engine.asides import Cancel, Progress
 from encoder_server.engine.encode import Embedding
 from encoder_server.engine.inbox import Inbox
 from encoder_server.engine.messages import (
@@ -23,6 +27,7 @@ from encoder_server.engine.messages import (
     Encoded,
     Failure,
     Hello,
+    Measured,
     Output,
     Probe,
     Probed,
@@ -35,6 +40,7 @@ from encoder_server.engine.pipeline import Pipeline
 from encoder_server.engine.preprocess import Medium
 
 REFUSED = 3
+_TELL_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -45,8 +51,10 @@ def run(sock: socket.socket, load: Callable[[], Pipeline], *, threads: int) -> i
     """
     torch.set_num_threads(threads)
     try:
-        pipeline = load()
-        measured = pipeline.measure()
+        with progress.listening(Telling(sock)):
+            pipeline = load()
+            measured = pipeline.measure()
+            batch_budget = _budget(pipeline, measured)
     except RefusedError as refusal:
         _log.error("refused: %s", refusal)
         # A key of a file may hold half a character (a lone surrogate), which cannot travel.
@@ -54,12 +62,39 @@ def run(sock: socket.socket, load: Callable[[], Pipeline], *, threads: int) -> i
         return _say(sock, Refused(detail=detail), REFUSED)
     inbox = Inbox(sock)
     try:
-        send(sock, Hello(measured=measured, together=pipeline.together, batch_budget=pipeline.batch_budget))
+        send(sock, Hello(measured=measured, together=pipeline.together, batch_budget=batch_budget))
         while _serve(sock, pipeline, inbox):
             pass
     except ConnectionLostError:
         _log.info("the front is gone")
     return 0
+
+
+class Telling:
+    """Tells the front how the start goes: each stage at once, and what is done of it now and then."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._stage: str | None = None
+        self._told = -math.inf
+
+    def __call__(self, told: Progress) -> None:
+        """Tell it, or not where it was told of this stage just now."""
+        now = time.monotonic()
+        if told.stage == self._stage and now - self._told < _TELL_SECONDS:
+            return
+        self._stage, self._told = told.stage, now
+        with contextlib.suppress(ConnectionLostError):  # It is noticed by who reads.
+            send(self._sock, told)
+
+
+def _budget(pipeline: Pipeline, measured: Measured) -> int:
+    """Measure the batch budget, where pictures can be tried; elsewhere it is as the encoder says."""
+    most = pipeline.batch_budget if pipeline.together else 0
+    if not most or "image" not in measured.declared:
+        return most
+    progress.tell("measuring")
+    return budget.measure(pipeline, most, budget.gauge(measured.advisory["device"]))
 
 
 def _say(sock: socket.socket, refused: Refused, status: int) -> int:

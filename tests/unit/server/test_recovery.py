@@ -2,7 +2,7 @@
 
 import math
 
-from encoder_server.recovery import Prospect, back_at, backoff, is_for_good, is_steady
+from encoder_server.recovery import Prospect, back_at, backoff, is_for_good, is_steady, is_stuck_for_good
 
 
 def gone(earliest: float, *, failed: bool = False) -> Prospect:
@@ -38,3 +38,9 @@ def test_engines_are_lost_for_good_after_the_patience_and_the_time_of_two_starts
 
 def test_an_engine_on_its_first_way_back_takes_the_time_it_takes() -> None:
     assert not is_for_good([2, 1], 100, 10_000, patience=120, start_seconds=45)
+
+
+def test_engines_are_stuck_for_good_when_batches_begin_and_none_ends_for_the_patience_and_a_batch() -> None:
+    assert is_stuck_for_good(2, 100, 100 + 120 + 65 + 1, patience=120, longest=65)
+    assert not is_stuck_for_good(2, 100, 100 + 120 + 65, patience=120, longest=65)
+    assert not is_stuck_for_good(1, 100, 10_000, patience=120, longest=65)
