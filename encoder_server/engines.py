@@ -23,7 +23,7 @@ from encoder_server.engine.asides import STAGES, Progress
 from encoder_server.errors import EngineLostError
 from encoder_server.lifecycle import Fault
 from encoder_server.link import Link
-from encoder_server.recovery import Prospect
+from encoder_server.recovery import Labour, Prospect
 from encoder_server.settings import EngineSettings
 
 _LOG = logging.getLogger(__name__)
@@ -86,8 +86,7 @@ class Engines:
         self._start_seconds: float | None = None
         self._fault: Fault | None = None
         self._absent_since: float | None = None
-        self._fruitless = 0
-        self._fruitless_since = 0.0
+        self._labour = Labour()
 
     @property
     def ready(self) -> int:
@@ -111,7 +110,7 @@ class Engines:
         batches, and ended none. None while they are not."""
         patience, now = self._settings.lost_seconds, self._loop.time()
         longest = self._seconds + self._settings.grace_seconds
-        if recovery.is_stuck_for_good(self._fruitless, self._fruitless_since, now, patience, longest):
+        if self._labour.is_in_vain(now, patience, longest, idle=self.ready > self._labour.under_way):
             return f"no engine has ended a batch for more than {patience:g} s"
         since = self._absent_since
         if self.ready or since is None or self._fault is None:
@@ -185,8 +184,6 @@ class Engines:
             self._hear(slot, None)
             self._owner.engines_changed(ready=self.ready > 0, fault=self._fault)
             while True:
-                if not self._batcher.queued:
-                    self._fruitless = 0  # Nobody waits: the next batch is no part of what went before.
                 await self._serve(slot, slot.link, await self._batcher.take(slot.link.lost))
                 slot.delay, slot.losses = 0.0, 0
                 self._absent_since = None
@@ -227,14 +224,13 @@ class Engines:
         A batch of several callers gets half of a request's time: were it stuck for all of it, no time would be
         left to find the one who did it.
         """
-        if not self._fruitless:
-            self._fruitless_since = self._loop.time()
-        self._fruitless += 1
+        self._labour = self._labour.begin(self._loop.time(), self._settings.lost_seconds)
+        done = False
         limit = self._seconds / 2 if batch.shared else self._seconds + self._settings.grace_seconds
         try:
             async with asyncio.timeout(limit):
                 await converse(link, batch, next(self._numbers), self._batcher)
-                self._fruitless = 0
+                done = True
         except TimeoutError:
             reason = f"an engine was stuck in one batch for {limit:g} s and was killed"
             self._mark_lost(slot, reason)
@@ -244,3 +240,5 @@ class Engines:
             self._mark_lost(slot, f"engine {slot.number} was lost in the middle of a batch")
             self._batcher.lose(batch)
             raise
+        finally:
+            self._labour = self._labour.end(self._loop.time(), done=done)

@@ -73,7 +73,9 @@ async def test_an_engine_that_is_killed_and_never_comes_back_fails_liveness(
 async def test_health_is_told_at_once_while_every_place_is_taken(start: Start, checkpoint: Checkpoint) -> None:
     checkpoint.write(sizes={"112x56": "gate"})
     server = await start("--max-in-flight=32")
-    full = [asyncio.create_task(server.encode(items(*[(112, 56)] * 4))) for _ in range(32)]
+    full = [asyncio.create_task(server.encode(items((112, 56))))]
+    await server.until_taken()
+    full += [asyncio.create_task(server.encode(items(*[(512, 512)] * 4))) for _ in range(31)]
     await server.until_load(inFlight=32)
     seconds = []
     for path in ("/healthz", "/readyz", "/metrics", "/v1/load") * 8:
@@ -86,8 +88,7 @@ async def test_health_is_told_at_once_while_every_place_is_taken(start: Start, c
     for caller in full[1:]:
         caller.cancel()
     await server.until_load(inFlight=1, queued=0)
-    for _ in range(4):
-        await open_gate(server.model)
+    await open_gate(server.model)
     assert (await full[0]).status == 200
 
 

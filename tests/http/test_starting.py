@@ -1,6 +1,5 @@
 """A start that can be followed, and one that never ends."""
 
-import asyncio
 from typing import Any
 
 import pytest
