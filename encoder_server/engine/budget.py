@@ -7,8 +7,8 @@ The rule: pictures of a size are run alone and some of them together, in turns; 
 whatever is in it, and what each item adds. Sharing pays off while the former is a tenth of a batch or more: beyond
 that, a batch twice as large gains less than a twentieth. The budget is the cost of that batch, or of the one that is
 expected to take `LONGEST` (who comes alone waits at most so long for mates), whichever is less; of the two sizes that
-are tried, the larger budget. Where so many large pictures take longer than `LONGEST`, or than one after the other, or
-`MOST_BYTES` more memory, it is halved.
+are tried, the larger budget. Where so many large pictures take longer than `LONGEST`, or than one after the other, it
+is halved; where they take more than `MOST_BYTES` of memory, small ones alone share.
 
 Must never: work for longer than `SECONDS` (or take `MOST_SECONDS`, on a busy machine) and one run, let a busy machine
 decide (times are of the processor where it is the device), or be asked for while a batch is under way.
