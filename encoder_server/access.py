@@ -19,7 +19,6 @@ from encoder_server import keys
 from encoder_server.trail import Trail
 
 _LOG = logging.getLogger(__name__)
-_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 # Asked every few seconds by machines, for as long as a server lives.
 _QUIET = ("/healthz", "/readyz", "/metrics")
@@ -29,7 +28,7 @@ _QUIET = ("/healthz", "/readyz", "/metrics")
 async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Have the request served, and say in one line what became of it."""
     given = request.headers.get(keys.REQUEST_ID_HEADER, "")
-    request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+    request[keys.REQUEST_ID] = given if keys.SAFE_ID.fullmatch(given) else uuid.uuid4().hex
     trail = request[keys.TRAIL] = Trail(request[keys.REQUEST_ID], request.app[keys.METRICS])
     answer: web.StreamResponse | None = None
     try:

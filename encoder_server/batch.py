@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from encoder_server.engine import messages
@@ -41,6 +41,7 @@ class Job:
     """One item that is computed once, for everybody who waits for it; `promised` comes before `finished`.
 
     Times of the event loop's clock: `deadline` is the last of those who wait, `taken_at` when an engine first took it.
+    `left` is called when the last of those who wait has left before it was finished.
     """
 
     def __init__(self, medium: Medium, deadline: float) -> None:
@@ -50,6 +51,7 @@ class Job:
         self.taken_at: float | None = None
         self.losses = 0
         self.waiting = 0
+        self.left: Callable[[], None] | None = None
         self.promised: asyncio.Future[Told] = loop.create_future()
         self.finished: asyncio.Future[Done] = loop.create_future()
         self._claimed = False
@@ -59,6 +61,12 @@ class Job:
     def wanted(self) -> bool:
         """Whether anybody still waits for the result."""
         return self.waiting > 0 and not self.finished.done()
+
+    def leave(self) -> None:
+        """Hear that one who waited has what it wanted, or does not want it any more."""
+        self.waiting -= 1
+        if self.waiting == 0 and not self.finished.done() and self.left is not None:
+            self.left()
 
     @property
     def failed(self) -> bool:
@@ -119,6 +127,16 @@ class ItemBatch:
     def wanted(self) -> bool:
         """Whether anybody still waits for any of it."""
         return any(job.wanted for job in self.jobs)
+
+    @property
+    def abandoned(self) -> tuple[int, ...]:
+        """The items (by their index in the message) for which nobody waits any more."""
+        return tuple(place for place, job in enumerate(self.jobs) if not job.wanted)
+
+    def watch(self, left: Callable[[], None] | None) -> None:
+        """Have `left` called whenever an item is abandoned; None: no more."""
+        for job in self.jobs:
+            job.left = left
 
     @property
     def blobs(self) -> Sequence[bytes]:
@@ -195,6 +213,11 @@ class ProbeBatch:
     def wanted(self) -> bool:
         """Whether anybody still waits for the result."""
         return not self.finished.done()
+
+    abandoned: tuple[int, ...] = ()
+
+    def watch(self, left: Callable[[], None] | None) -> None:
+        """Take no notice: who orders a probe wants it whole."""
 
     @property
     def blobs(self) -> Sequence[bytes]:

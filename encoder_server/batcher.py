@@ -13,17 +13,20 @@ import logging
 import math
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from encoder_server.batch import Batch, ItemBatch, Job, ProbeBatch
 from encoder_server.engine import messages
 from encoder_server.errors import EncoderServerError, EngineLostError
 from encoder_server.metrics import Metrics
-from encoder_server.packing import pack
+from encoder_server.packing import Line, pack
 
 _LOG = logging.getLogger(__name__)
 _MOST_LOSSES = 2
 # Below this a picture costs what its file, its decoding and its place in the batch cost, and processors enlarge it.
 _LEAST_COST = 64 * 64
+# What one caller has in a turn where batches are not shared: sixteen pictures of 512x512.
+_TURN = 4 * 2**20
 
 
 def cost(job: Job) -> int:
@@ -31,36 +34,50 @@ def cost(job: Job) -> int:
     return max(_LEAST_COST, job.medium.cost)
 
 
+@dataclass(slots=True)
+class _Line:
+    """What one caller has waiting, request by request, and what it owes (see `packing`). Gone when nothing waits."""
+
+    requests: list[list[Job]] = field(default_factory=list)
+    owed: int = 0
+
+
 class Batcher:
-    """The queue before all engines. `budget` (pixels) is what a batch may cost; None: as the encoder says."""
+    """The queue before all engines. `budget` (pixels) is what a batch may cost; None: as an engine measured."""
 
     def __init__(self, budget: int | None, metrics: Metrics) -> None:
         self._asked = budget
         self._budget: int | None = None
         self._metrics = metrics
         self._first: deque[Batch] = deque()
-        self._turns: deque[deque[Job]] = deque()
+        self._lines: dict[str, _Line] = {}
         self._takers: deque[asyncio.Future[None]] = deque()
         self._back = -math.inf
         self._absence: EncoderServerError | None = None
 
     def suit(self, hello: messages.Hello) -> None:
-        """Fit the batches to the encoder that an engine has loaded.
+        """Fit the batches to the encoder that an engine has loaded, and to what it measured.
 
-        Where items of several callers must not, or need not, share a batch, each request is one.
+        Where items of several requests must not, or need not, share a batch, each request has its own.
         """
         budget = self._asked or hello.batch_budget
         self._budget = budget if hello.together and budget else None
 
     @property
+    def budget(self) -> int:
+        """Pixels that several requests may share in one batch; 0: none."""
+        return self._budget or 0
+
+    @property
     def queued(self) -> int:
         """How many requests and probes wait for an engine."""
-        return sum(batch.wanted for batch in self._first) + sum(any(job.wanted for job in turn) for turn in self._turns)
+        requests = (request for line in self._lines.values() for request in line.requests)
+        return sum(batch.wanted for batch in self._first) + sum(any(job.wanted for job in each) for each in requests)
 
-    def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue one caller's jobs; they fail at once where no engine is expected in time."""
+    def submit(self, jobs: Sequence[Job], caller: str = "") -> None:
+        """Queue one request's jobs; they fail at once where no engine is expected in time."""
         if jobs:
-            self._turns.append(deque(jobs))
+            self._lines.setdefault(caller, _Line()).requests.append(list(jobs))
             self._wake()
         self._turn_away()
 
@@ -102,22 +119,43 @@ class Batcher:
             batch = self._first.popleft()
             if batch.wanted:
                 return batch
-        turns = [turn for turn in (deque(job for job in turn if job.wanted) for turn in self._turns) if turn]
-        self._turns.clear()
-        if not turns:
+        jobs, requests = self._pack()
+        if not jobs:
             return None
-        costs = [[cost(job) for job in turn] for turn in turns]
-        counts = [len(turns[0])] if self._budget is None else list(pack(costs, self._budget))
-        counts += [0] * (len(turns) - len(counts))
-        jobs = [turn.popleft() for turn, count in zip(turns, counts, strict=True) for _ in range(count)]
-        # What is left of a caller who had a turn goes behind those who had none.
-        self._turns.extend(turn for turn, count in zip(turns, counts, strict=True) if turn and not count)
-        self._turns.extend(turn for turn, count in zip(turns, counts, strict=True) if turn and count)
-        if self._turns:
+        if self._lines:
             self._wake()  # One call came for all of them: another engine may be free.
         self._metrics.batch_cost.observe(sum(map(cost, jobs)))
         self._metrics.batch_items.observe(len(jobs))
-        return ItemBatch(jobs, shared=sum(count > 0 for count in counts) > 1)
+        return ItemBatch(jobs, shared=requests > 1)
+
+    def _pack(self) -> tuple[list[Job], int]:
+        """Take the next batch's jobs out of the lines; return them, and of how many requests they are."""
+        self._forget_unwanted()
+        callers = list(self._lines)
+        lines = [self._lines[caller] for caller in callers]
+        views = [
+            Line(requests=tuple(tuple(map(cost, jobs)) for jobs in line.requests), owed=line.owed) for line in lines
+        ]
+        packed = pack(views, self._budget or _TURN, together=self._budget is not None)
+        batch: list[Job] = []
+        for at, request, count in packed.turns:
+            jobs = lines[at].requests[request]
+            batch += jobs[:count]
+            lines[at].requests[request] = []
+            if jobs[count:]:  # What is left of a request that had a turn goes behind its caller's others.
+                lines[at].requests.append(jobs[count:])
+        for line, owed in zip(lines, packed.owed, strict=True):
+            line.owed = owed
+            line.requests = [jobs for jobs in line.requests if jobs]
+        self._lines = {callers[at]: lines[at] for at in packed.order if lines[at].requests}
+        return batch, len(packed.turns)
+
+    def _forget_unwanted(self) -> None:
+        for caller, line in list(self._lines.items()):
+            wanted = ([job for job in jobs if job.wanted] for jobs in line.requests)
+            line.requests = [jobs for jobs in wanted if jobs]
+            if not line.requests:
+                del self._lines[caller]
 
     def finish(self, batch: Batch, received: messages.Received) -> None:
         """Hand an engine's answer over, or have the jobs run alone where it cannot be told whose it is."""
@@ -166,10 +204,11 @@ class Batcher:
     def _turn_away(self) -> None:
         if self._absence is not None:
             waiting = [holder for batch in self._first for holder in _holders(batch)]
-            for holder in (*waiting, *itertools.chain(*self._turns)):
+            queued = [job for line in self._lines.values() for job in itertools.chain(*line.requests)]
+            for holder in (*waiting, *queued):
                 if holder.deadline <= self._back:
                     holder.fail(self._absence)
-            self._turns = deque(turn for turn in self._turns if any(job.wanted for job in turn))
+            self._forget_unwanted()
 
 
 def _holders(batch: Batch) -> Sequence[Job | ProbeBatch]:

@@ -213,7 +213,7 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     add("--max-connections", type=_count, default=512, help="connections open at a time")
     # Longer than proxies and clients keep an idle connection: who closes first should be the one who would send next.
     add("--idle-seconds", type=_seconds, default=120.0, help="for a connection to send a whole request head")
-    add("--batch-budget", type=_count, help="pixels of one batch of several requests (default: as the encoder says)")
+    add("--batch-budget", type=_count, help="pixels of one batch of several requests (default: as measured)")
     add("--cache-bytes", type=_bytes, default=0, help="bytes of embeddings kept in memory; 0: none")
     add("--evidence-seconds", type=_seconds, default=1.0, help="longest without encoding what could be recalled")
     add("--deadline-seconds", type=_seconds, default=60.0, help="from admission to the answer")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,14 +17,17 @@ from typing import Protocol
 from encoder_server import recovery
 from encoder_server.batch import Batch
 from encoder_server.batcher import Batcher
+from encoder_server.conversation import LostError, converse, greet
 from encoder_server.engine import messages
+from encoder_server.engine.asides import STAGES, Progress
 from encoder_server.errors import EngineLostError
 from encoder_server.lifecycle import Fault
 from encoder_server.link import Link
-from encoder_server.recovery import Prospect
+from encoder_server.recovery import Labour, Prospect
 from encoder_server.settings import EngineSettings
 
 _LOG = logging.getLogger(__name__)
+_LOG_SECONDS = 5.0
 
 
 class Owner(Protocol):
@@ -35,16 +39,11 @@ class Owner(Protocol):
     def engines_changed(self, *, ready: bool, fault: Fault | None) -> None:
         """Hear whether any engine serves, and, where none does, why."""
 
+    def engine_progresses(self, progress: Progress | None) -> None:
+        """Hear how the start goes of the engine that has come farthest."""
+
     def engine_restarts(self) -> None:
         """Count one restart."""
-
-
-class _LostError(Exception):
-    """An engine is of no more use; the fault says why."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 @dataclass(slots=True)
@@ -63,6 +62,8 @@ class _Slot:
     starts_at: float = 0.0
     ready_since: float = 0.0
     link: Link | None = None
+    progress: Progress | None = None
+    told_at: float = -math.inf
 
 
 class Engines:
@@ -85,6 +86,7 @@ class Engines:
         self._start_seconds: float | None = None
         self._fault: Fault | None = None
         self._absent_since: float | None = None
+        self._labour = Labour()
 
     @property
     def ready(self) -> int:
@@ -103,13 +105,18 @@ class Engines:
 
     @property
     def lost(self) -> str | None:
-        """Why the engines are taken for lost for good: they served, restarts came to nothing, and for `lost_seconds`
-        (and the time of two starts on top) none has served. None while they are not."""
-        since, patience = self._absent_since, self._settings.lost_seconds
+        """Why the engines are taken for lost for good: they served, and for `lost_seconds` (and the time of two starts
+        on top) none has, and restarts came to nothing; or for so long (and the time of a batch on top) they began
+        batches, and ended none. None while they are not."""
+        patience, now = self._settings.lost_seconds, self._loop.time()
+        longest = self._seconds + self._settings.grace_seconds
+        if self._labour.is_in_vain(now, patience, longest, idle=self.ready > self._labour.under_way):
+            return f"no engine has ended a batch for more than {patience:g} s"
+        since = self._absent_since
         if self.ready or since is None or self._fault is None:
             return None
         losses = [slot.losses for slot in self._slots]
-        gone = recovery.is_for_good(losses, since, self._loop.time(), patience, self._start_seconds or 0.0)
+        gone = recovery.is_for_good(losses, since, now, patience, self._start_seconds or 0.0)
         return f"no engine has served for more than {patience:g} s: {self._fault.message}" if gone else None
 
     async def run(self) -> None:
@@ -144,6 +151,7 @@ class Engines:
 
     def _mark_lost(self, slot: _Slot, reason: str) -> None:
         """Tell the owner before anybody else: who hears of a lost engine must not find the replica ready."""
+        slot.progress = None
         was_last, slot.ready = slot.ready and self.ready == 1, False
         if was_last and (self._absent_since is None or self._was_steady(slot)):
             self._absent_since = self._loop.time()
@@ -166,13 +174,14 @@ class Engines:
         """Run one engine process from birth to death; return why it ended, empty where its exit tells."""
         try:
             slot.link = await Link.spawn(self._command, self._settings.arguments)
-            await self._greet(slot.link)
+            await self._greet(slot, slot.link)
             slot.ready, slot.ready_since = True, self._loop.time()
             took = slot.ready_since - slot.starts_at
             self._start_seconds = min(took, self._start_seconds or took)
             self._fault = None
             self._batcher.open()
-            _LOG.info("engine_ready", extra={"engine": slot.number})
+            _LOG.info("engine_ready", extra={"engine": slot.number, "batch_budget": self._batcher.budget})
+            self._hear(slot, None)
             self._owner.engines_changed(ready=self.ready > 0, fault=self._fault)
             while True:
                 await self._serve(slot, slot.link, await self._batcher.take(slot.link.lost))
@@ -180,7 +189,7 @@ class Engines:
                 self._absent_since = None
         except messages.ConnectionLostError:
             return ""
-        except _LostError as lost:
+        except LostError as lost:
             return lost.reason
         except OSError as failed:
             return f"an engine could not be started or spoken to (errno {failed.errno})"
@@ -188,22 +197,26 @@ class Engines:
             _LOG.exception("engine_supervision_failed")
             return "an internal fault; the log has more"
 
-    async def _greet(self, link: Link) -> None:
-        try:
-            async with asyncio.timeout(self._settings.load_seconds):
-                received = await link.receive()
-        except TimeoutError:
-            raise _LostError(f"no engine was ready within {self._settings.load_seconds:g} s") from None
-        match received.message:
-            case messages.Hello(measured=measured) as hello:
-                difference = self._owner.greet(measured)
-                if difference is not None:
-                    raise _LostError(f"an engine that was started again measured {difference}")
-                self._batcher.suit(hello)
-            case messages.Refused(detail=detail):
-                raise _LostError(detail)
-            case other:
-                raise _LostError(f"an engine greeted with {other.kind}")
+    async def _greet(self, slot: _Slot, link: Link) -> None:
+        hello = await greet(link, self._settings.load_seconds, lambda progress: self._hear(slot, progress))
+        difference = self._owner.greet(hello.measured)
+        if difference is not None:
+            raise LostError(f"an engine that was started again measured {difference}")
+        self._batcher.suit(hello)
+
+    def _hear(self, slot: _Slot, progress: Progress | None) -> None:
+        """Take in how a start goes, or that it is over; a line in the log for each stage, and now and then."""
+        before, slot.progress = slot.progress, progress
+        now = self._loop.time()
+        if progress is not None:
+            new = before is None or before.stage != progress.stage
+            if new or now - slot.told_at >= _LOG_SECONDS:
+                slot.told_at = now
+                extra = {"engine": slot.number, "stage": progress.stage, "done": progress.done, "total": progress.total}
+                _LOG.info("engine_progress", extra=extra)
+        starts = [slot.progress for slot in self._slots if slot.progress is not None]
+        farthest = max(starts, key=lambda each: (STAGES.index(each.stage), each.done), default=None)
+        self._owner.engine_progresses(farthest)
 
     async def _serve(self, slot: _Slot, link: Link, batch: Batch) -> None:
         """Have one batch done; what an engine that is lost on the way means to it, the batcher knows.
@@ -211,30 +224,21 @@ class Engines:
         A batch of several callers gets half of a request's time: were it stuck for all of it, no time would be
         left to find the one who did it.
         """
+        self._labour = self._labour.begin(self._loop.time(), self._settings.lost_seconds)
+        done = False
         limit = self._seconds / 2 if batch.shared else self._seconds + self._settings.grace_seconds
         try:
             async with asyncio.timeout(limit):
-                await self._converse(link, batch)
+                await converse(link, batch, next(self._numbers), self._batcher)
+                done = True
         except TimeoutError:
             reason = f"an engine was stuck in one batch for {limit:g} s and was killed"
             self._mark_lost(slot, reason)
             self._batcher.give_up(batch)
-            raise _LostError(reason) from None
+            raise LostError(reason) from None
         except BaseException:
             self._mark_lost(slot, f"engine {slot.number} was lost in the middle of a batch")
             self._batcher.lose(batch)
             raise
-
-    async def _converse(self, link: Link, batch: Batch) -> None:
-        number = next(self._numbers)
-        await link.send(batch.message(number), batch.blobs)
-        while True:
-            received = await link.receive()
-            match received.message:
-                case messages.Promised(batch=told) as promised if told == number:
-                    batch.publish(promised)
-                case messages.Encoded(batch=told) | messages.Probed(batch=told) if told == number:
-                    self._batcher.finish(batch, received)
-                    return
-                case other:
-                    raise _LostError(f"an engine sent {other.kind} out of turn")
+        finally:
+            self._labour = self._labour.end(self._loop.time(), done=done)

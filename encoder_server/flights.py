@@ -24,10 +24,12 @@ class Flights:
         self._batcher = batcher
         self._jobs: dict[Key, Job] = {}
 
-    def board(self, media: Sequence[tuple[str | None, Medium]], deadline: float) -> tuple[list[Job], int]:
+    def board(
+        self, media: Sequence[tuple[str | None, Medium]], deadline: float, caller: str = ""
+    ) -> tuple[list[Job], int]:
         """Return a job for each medium, in order, and how many of them were under way already.
 
-        The new ones are queued as one caller's, who waits until `deadline`. A medium with no key is
+        The new ones are queued as one request of `caller`, who waits until `deadline`. A medium with no key is
         computed for itself.
         """
         jobs: list[Job] = []
@@ -43,12 +45,12 @@ class Flights:
             job.waiting += 1
             job.deadline = max(job.deadline, deadline)
             jobs.append(job)
-        self._batcher.submit(new)
+        self._batcher.submit(new, caller)
         return jobs, len(jobs) - len(new)
 
     def leave(self, key: str | None, job: Job) -> None:
         """Hear that one who waited has what it wanted, or does not want it any more."""
-        job.waiting -= 1
+        job.leave()
         at = None if key is None else (key, job.medium.expected_tokens)
         if job.waiting == 0 and at is not None and self._jobs.get(at) is job:
             del self._jobs[at]

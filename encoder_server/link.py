@@ -90,6 +90,11 @@ class Link:
         except BlockingIOError as full:
             raise messages.ConnectionLostError from full
 
+    def hint(self, message: messages.Message) -> None:
+        """Send a small message at once; it is dropped where the engine is gone or reads nothing."""
+        with contextlib.suppress(messages.ConnectionLostError, OSError):
+            messages.send(self._sock, message)
+
     async def receive(self) -> messages.Received:
         """Return the next message; raises ConnectionLostError once the engine is gone and all is read."""
         received = await self._arrived.get()

@@ -1,30 +1,89 @@
-"""Packing: which waiting items share the next batch, by what they cost.
+"""Packing: which waiting items share the next batch, by what they cost and by whose they are.
 
 Place: asked by `batcher` whenever an engine is free. Pure.
-Must never: leave the longest waiting caller out, or look at anything but costs and their order.
+
+Callers take turns (deficit round robin): the one whose turn it is gets a batch's worth, whatever others sent; then
+it goes behind those who had none. Who sends little waits for the batch under way, and for one of each caller ahead;
+not for what one of them has queued. Whoever's item was dearer than a batch owes what was over, and is passed over
+until it is paid, while others wait.
+
+Must never: leave out the caller whose turn it is, or look at anything but costs, callers and their order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 
-def pack(turns: Sequence[Sequence[int]], budget: int) -> tuple[int, ...]:
-    """Return how many leading items of each turn go into the next batch; together they cost at most `budget`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A caller's waiting requests, none of them empty, in the order of their turns: the cost of each item. `owed` is
+    what it has had beyond its turns."""
 
-    A turn is one caller's waiting items, by cost, and the first turn has waited longest: its first item goes
-    whatever it costs, and the turn is split where it does not fit whole. Another goes whole or waits, so that
-    its promises come together.
+    requests: tuple[tuple[int, ...], ...]
+    owed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """The next batch. `turns`: (line, request, how many of its leading items), in the order of the batch; `owed` is
+    what each line owes from then on, and `order` has the lines in the order of their next turns."""
+
+    turns: tuple[tuple[int, int, int], ...]
+    owed: tuple[int, ...]
+    order: tuple[int, ...]
+
+
+def pack(lines: Sequence[Line], budget: int, *, together: bool = True) -> Packed:
+    """Return what goes into the next batch of at most `budget`, where `lines` are in the order of their turns.
+
+    The first line that owes less than a turn is the one whose turn it is: the first item of its first request goes
+    whatever it costs, and the request is split where it does not fit whole. Other requests go whole or wait, so that
+    their promises come together; one of each line before a second of any. Not `together`: none goes beside the first.
     """
-    counts: list[int] = []
+    if not lines:
+        return Packed(turns=(), owed=(), order=())
+    first, owed = _whose_turn(lines, budget)
+    order = [*range(first, len(lines)), *range(first)]
+    turns: list[tuple[int, int, int]] = []
     left = budget
-    for place, costs in enumerate(turns):
+    for line, request in _by_turns(lines, order):
+        costs = lines[line].requests[request]
         taken = len(costs) if sum(costs) <= left else 0
-        if place == 0 and costs and not taken:
+        if not turns and not taken:
             taken = max(1, _fitting(costs, left))
-        left -= sum(costs[:taken])
-        counts.append(taken)
-    return tuple(counts)
+        if taken:
+            turns.append((line, request, taken))
+            left -= sum(costs[:taken])
+        if not together:
+            break
+    had = [sum(sum(lines[at].requests[request][:taken]) for at, request, taken in turns if at == n) for n in order]
+    for line, cost in zip(order, had, strict=True):
+        if line == first:
+            owed[line] = max(0, owed[line] + cost - budget)
+        elif owed[line]:
+            owed[line] += cost
+    served = {line for line, _, _ in turns}
+    later = [line for line in order if line not in served] + [line for line in order if line in served]
+    return Packed(turns=tuple(turns), owed=tuple(owed), order=tuple(later))
+
+
+def _whose_turn(lines: Sequence[Line], budget: int) -> tuple[int, list[int]]:
+    """Return the line whose turn it is, and what each owes after those before it were passed over."""
+    owed = [line.owed for line in lines]
+    rounds = min(owed) // budget  # In so many rounds all of them would be passed over.
+    owed = [each - rounds * budget for each in owed]
+    for at, each in enumerate(owed):
+        if each < budget:
+            return at, owed
+        owed[at] -= budget
+    raise AssertionError("somebody owes less than a turn")
+
+
+def _by_turns(lines: Sequence[Line], order: Sequence[int]) -> Sequence[tuple[int, int]]:
+    most = max(len(line.requests) for line in lines)
+    return [(line, request) for request in range(most) for line in order if request < len(lines[line].requests)]
 
 
 def _fitting(costs: Sequence[int], budget: int) -> int:

@@ -29,7 +29,8 @@ from encoder_server.trail import Trail
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request before its body was read; `most_bytes` bounds the body that `read` returns.
+    """A request before its body was read; `most_bytes` bounds the body that `read` returns. `caller` is whose turn
+    at the engines it takes.
 
     `tell` sends the promises, where `accept` asks for them before the rows. `held` closes when the answer is written:
     until then it takes a place, for it may be large, and its caller slow to read. `trail` remembers what was done.
@@ -37,6 +38,7 @@ class Call:
 
     request_id: str
     trail: Trail
+    caller: str
     accept: str | None
     content_type: str | None
     most_bytes: int
@@ -96,7 +98,9 @@ class Pipeline:
         self, call: Call, items: Sequence[Medium], measured: Measured, origin: wire.Origin, permit: Permit
     ) -> Encoding:
         with call.trail.stage("cache"):
-            encoding = await self.recall.begin(items, measured, origin.fingerprint, origin.revision, permit.deadline)
+            encoding = await self.recall.begin(
+                items, measured, origin.fingerprint, origin.revision, permit.deadline, call.caller
+            )
         call.trail.found(items=len(items), cached=len(encoding.recalled))
         return encoding
 

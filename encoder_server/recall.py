@@ -53,11 +53,11 @@ class Recall:
         self._evidence = evidence
 
     async def begin(
-        self, media: Sequence[Medium], measured: Measured, fingerprint: str, revision: str, deadline: float
+        self, media: Sequence[Medium], measured: Measured, fingerprint: str, revision: str, deadline: float, caller: str
     ) -> Encoding:
         """Take from the cache what is there, and have the rest encoded; to be left by its context manager.
 
-        The request waits until `deadline`, a time of the event loop's clock.
+        The request waits until `deadline`, a time of the event loop's clock; callers take turns at the engines.
         """
         keys = self._keys(media, measured, fingerprint, revision)
         entries = self._find(keys)
@@ -71,7 +71,7 @@ class Recall:
             if hit is not None:
                 hits[medium.index] = hit
         missing = [medium for medium in media if medium.index not in hits]
-        jobs, joined = self._flights.board([(keys.get(medium.index), medium) for medium in missing], deadline)
+        jobs, joined = self._flights.board([(keys.get(medium.index), medium) for medium in missing], deadline, caller)
         if len(jobs) > joined:
             self._encoded_at = asyncio.get_running_loop().time()
         if self._memory is not None:

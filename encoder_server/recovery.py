@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _MOST_BACKOFF_SECONDS = 60.0
 
@@ -50,3 +50,35 @@ def is_for_good(losses: Sequence[int], since: float, now: float, patience: float
     may take whatever time it takes.
     """
     return min(losses) > 1 and now - since > patience + 2 * start_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labour:
+    """Batches that engines began since one was last done: how many, since when, how many are under way, and when the
+    last of them ended in nothing. A pause of more than the patience makes a new beginning."""
+
+    batches: int = 0
+    since: float = 0.0
+    under_way: int = 0
+    ended: float = -math.inf
+
+    def begin(self, now: float, patience: float) -> Labour:
+        """Count a batch that begins."""
+        anew = not self.batches or (not self.under_way and now - self.ended > patience)
+        batches, since = (1, now) if anew else (self.batches + 1, self.since)
+        return replace(self, batches=batches, since=since, under_way=self.under_way + 1)
+
+    def end(self, now: float, *, done: bool) -> Labour:
+        """Count a batch that was done, or ended in nothing."""
+        under_way = self.under_way - 1
+        return Labour(under_way=under_way) if done else replace(self, under_way=under_way, ended=now)
+
+    def is_in_vain(self, now: float, patience: float, longest: float, *, idle: bool) -> bool:
+        """Return whether engines work, or come back to work, and nothing has come of it for longer than `patience`
+        and a batch.
+
+        One batch takes no longer than `longest`, or its engine is ended: an engine that is only busy is none of these.
+        Nor is one `idle` (an engine waits for work), and one batch alone may be its caller's fault.
+        """
+        at_work = self.under_way > 0 or not idle
+        return at_work and self.batches > 1 and now - self.since > patience + longest

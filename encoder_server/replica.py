@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from encoder_server import identity
+from encoder_server.engine.asides import Progress
 from encoder_server.engine.messages import Measured, ProbeItem
 from encoder_server.errors import UnavailableError
 from encoder_server.evidence import Evidence
@@ -46,6 +47,8 @@ class Replica:
         self._draining: str | None = None
         self._engine_ready = False
         self._fault: Fault | None = None
+        self._progress: Progress | None = None
+        self._progress_since = self._since = now()
         self._cordoned = False
         self._reference: identity.Reference | None = None
         self._golden: tuple[ProbeItem, ...] = ()
@@ -79,6 +82,13 @@ class Replica:
     def engines_changed(self, *, ready: bool, fault: Fault | None) -> None:
         """Hear whether any engine serves, and, where none does, why."""
         self._engine_ready, self._fault = ready, fault
+        self._refresh()
+
+    def engine_progresses(self, progress: Progress | None) -> None:
+        """Hear how the start of the engine goes that has come farthest; None: none is being started."""
+        before, self._progress = self._progress, progress
+        if progress is not None and (before is None or before.stage != progress.stage):
+            self._progress_since = self._now()
         self._refresh()
 
     def engine_restarts(self) -> None:
@@ -150,6 +160,7 @@ class Replica:
             Facts(
                 draining=self._draining,
                 engine_ready=self._engine_ready,
+                stage=None if self._progress is None else self._progress.stage,
                 fault=self._fault,
                 cordoned=self._cordoned,
                 verdict=verdict,
@@ -158,6 +169,8 @@ class Replica:
 
     def _refresh(self) -> None:
         before, self.standing = self.standing, self._stand()
+        if (before.state, before.reason) != (self.standing.state, self.standing.reason):
+            self._since = self._now()
         if before != self.standing:
             self._show()
 
@@ -166,6 +179,26 @@ class Replica:
         self._metrics.show_ready(standing.reason, ready=standing.state is State.READY)
         extra = {"state": standing.state.value, "reason": standing.reason, "detail": standing.message}
         _LOG.info("state", extra=extra)
+
+    @property
+    def progress(self) -> dict[str, Any] | None:
+        """How the start of an engine goes, for people; None where one serves, or none is being started."""
+        told = self._progress
+        if told is None or self._engine_ready:
+            return None
+        fraction = round(told.done / told.total, 3) if told.total else None
+        return {"stage": told.stage, "fraction": fraction, "since": self._progress_since}
+
+    def readiness(self) -> dict[str, Any]:
+        """Return what GET /readyz answers: the state, since when, and how a start goes."""
+        standing = self.standing
+        return {
+            "state": standing.state.value,
+            "reason": standing.reason,
+            "message": standing.message,
+            "since": self._since,
+            "progress": self.progress,
+        }
 
     def report(self) -> dict[str, Any]:
         """Return what GET /v1/identity answers, shaped as `tests/contract/identity.json`."""
@@ -181,6 +214,7 @@ class Replica:
             "state": standing.state.value,
             "reason": standing.reason,
             "message": standing.message,
+            "progress": self.progress,
             "fingerprint": self.fingerprint,
             "signature": None if measured is None else measured.signature,
             "exact": None if measured is None else identity.exact(measured),

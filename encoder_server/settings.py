@@ -63,7 +63,7 @@ class Settings:
 
     `expected_identity` None: nothing to compare with, a passing probe admits. `pod_directory` None: no
     labels or annotations, so never cordoned and no orders. `pod_name` and `pod_uid` are empty outside a pool.
-    `batch_budget` is in pixels; None: as the encoder says. `cache_bytes` 0: no cache;
+    `batch_budget` is in pixels; None: as an engine measures. `cache_bytes` 0: no cache;
     an item is encoded at least every `evidence_seconds`, while any are asked for. At most `max_connections` are kept
     open; one on which no request's head has come whole for `idle_seconds` is closed. `traces`: whether spans are sent.
     """

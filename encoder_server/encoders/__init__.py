@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 GROUP = "encoder_server.encoders"
 AUTO = "Auto"
 
-# Sixteen pictures of 512x512: small ones gain by a batch, and a larger one would keep its first caller waiting.
+# Sixteen pictures of 512x512: whatever an engine measures, a larger batch would keep its first caller waiting.
 BATCH_BUDGET = 4 * 2**20
 # A model_type, a bare tower's or a whole model's, where it is not an entry point's name itself.
 _ENTRY_BY_MODEL_TYPE = {
@@ -143,8 +143,8 @@ class Description:
     weights (numbers of heads, windows, rope parameters, activation, epsilons), in values that JSON can hold; the same
     on every machine, for every dtype and from every path. `classes`: class names by role. `declared`: by modality.
     `together`: whether several items may share one call of `encode`; False where the model cannot say which
-    rows belong to which item. `batch_budget`: pixels of media (as their headers say) up to which a batch of
-    several callers' items is faster than one after the other; 0 where it never is. `sampling_rate`: of the audio
+    rows belong to which item. `batch_budget`: pixels of media (as their headers say) that a batch of several callers'
+    items never exceeds; how many pay off, an engine measures when it starts. `sampling_rate`: of the audio
     that it takes, in samples a second; None where it takes none.
     """
 

@@ -18,7 +18,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as library_logging
 
-from encoder_server.encoders import BATCH_BUDGET, Description, RefusedError, Source, read_json
+from encoder_server.encoders import Description, RefusedError, Source, progress, read_json
 from encoder_server.encoders.weights import Tower, refuse, refuse_quantised, require
 from encoder_server.engine.messages import Declared
 
@@ -122,6 +122,7 @@ def build(family: type[PreTrainedModel], config: PreTrainedConfig, tower: Tower,
     refuse_quantised(tower)
     dtype = dtype_of(source.dtype, tower)
     library_logging.disable_progress_bar()
+    progress.tell("building")
     try:
         # Typed by the library as a model alone, whatever it is asked for.
         loaded: Any = family.from_pretrained(
@@ -169,7 +170,6 @@ def describe(
     settings: Mapping[str, object],
     width: int,
     check: Literal["promise", "self"] = "promise",
-    batch_budget: int = BATCH_BUDGET,
     joined: PreTrainedConfig | None = None,
     modality: str = "image",
     sampling_rate: int | None = None,
@@ -194,7 +194,6 @@ def describe(
         together=True,
         dtype=dtype,
         device=str(model.device),
-        batch_budget=batch_budget,
         sampling_rate=sampling_rate,
     )
 

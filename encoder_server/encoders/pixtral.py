@@ -91,7 +91,6 @@ class PixtralEncoder:
             weights=self._weights,
             settings={**processors.effective(self._processor), "patch": list(self._patch)},
             width=self._width,
-            batch_budget=0,
             joined=self._joined,
         )
 

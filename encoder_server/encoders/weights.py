@@ -16,7 +16,7 @@ import blake3
 import torch
 from safetensors import SafetensorError, safe_open
 
-from encoder_server.encoders import RefusedError, read_json
+from encoder_server.encoders import RefusedError, progress, read_json
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -44,7 +44,9 @@ def read_tower(folder: Path, prefixes: Sequence[str], *, bare: bool = True, pass
     hasher = blake3.blake3()
     tensors = {}
     files: dict[str, safe_open] = {}
-    for key in sorted(key for key in place if key.startswith(prefix)):
+    keys = sorted(key for key in place if key.startswith(prefix))
+    for read, key in enumerate(keys):
+        progress.tell("loading", read, len(keys))
         name = key.removeprefix(prefix)
         if name in passed_by:
             continue

@@ -35,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     sock = socket.socket(fileno=options.fd)
     sock.setblocking(True)
     _leave_with(sock)
+    _tell_that_it_starts(sock)
     # Imported here: torch takes seconds, and its libraries read the environment that is set above.
     from encoder_server.engine import process
     from encoder_server.engine.pipeline import Pipeline
@@ -59,6 +60,13 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception:
         logging.getLogger(__name__).exception("the engine failed")
         return 1
+
+
+def _tell_that_it_starts(sock: socket.socket) -> None:
+    from encoder_server.engine import asides, messages
+
+    with contextlib.suppress(messages.ConnectionLostError):
+        messages.send(sock, asides.Progress(stage="starting"))
 
 
 def _leave(status: int) -> NoReturn:

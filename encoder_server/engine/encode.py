@@ -40,9 +40,15 @@ class Embedding:
 
 
 def encode(
-    encoder: Encoder[Any], ready: Sequence[Ready], *, together: bool, renew: Callable[[Ready], Ready]
+    encoder: Encoder[Any],
+    ready: Sequence[Ready],
+    *,
+    together: bool,
+    renew: Callable[[Ready], Ready],
+    wanted: Callable[[int], bool],
 ) -> tuple[list[Embedding], list[Failure]]:
-    """Encode `ready`, all of a modality `together` or each alone; each item becomes an Embedding or a Failure.
+    """Encode `ready`, all of a modality `together` or each alone; each item becomes an Embedding or a Failure, or
+    nothing where it is not `wanted` when its run begins.
 
     `renew` prepares an item once more, for a second run of it.
     """
@@ -55,14 +61,15 @@ def encode(
         return own
 
     parts = _by_modality(ready) if together else [[item] for item in ready]
-    outcomes = {
-        id(item): outcome
-        for part in parts
-        for item, outcome in zip(part, isolate("model", run, part, renew), strict=True)
-    }
+    outcomes: dict[int, tuple[torch.Tensor, bool] | Fault] = {}
+    for part in parts:
+        kept = [item for item in part if wanted(item.medium.index)]
+        outcomes |= zip(map(id, kept), isolate("model", run, kept, renew), strict=True)
     embeddings: list[Embedding] = []
     failures: list[Failure] = []
     for item in ready:
+        if id(item) not in outcomes:
+            continue
         medium, outcome = item.medium, outcomes[id(item)]
         if isinstance(outcome, Fault):
             failures.append(

@@ -4,8 +4,7 @@ Place: between `engines` (the front's side) and `engine.process`. Each message i
 and a memfd of a JSON head and raw blobs, so that neither packet size nor a pod's 64 MiB of /dev/shm bounds a picture.
 
 Must never: import torch or aiohttp, use pickle, or hold a decision.
-
-To the engine: Encode, Probe, Stop. From it: Hello (once) or Refused, Promised (before the model runs), Encoded, Probed.
+To the engine: Encode, Cancel, Probe, Stop. From it: Progress, then Hello or Refused; Promised, Encoded, Probed.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing import Annotated, Literal
 import pydantic
 from pydantic.dataclasses import dataclass as validated
 
+from encoder_server.engine.asides import Cancel, Progress
 from encoder_server.size import Size as Size
 
 _HEAD = 8  # bytes that say how long the JSON head is
@@ -98,8 +98,7 @@ class ProbeItem(Size):
 
 @validated(frozen=True, kw_only=True)
 class Declared:
-    """What the encoder declares for a modality: row width, dtype name, and whether its promise is independent
-    of its model (`promise`) or its own word (`self`)."""
+    """For a modality: row width, dtype name, and whether its promise is independent of its model or its own word."""
 
     width: int
     dtype: str
@@ -151,8 +150,8 @@ class Stop:
 
 @validated(frozen=True, kw_only=True)
 class Hello:
-    """Engine to front: loaded, warmed up and probed; this is what was measured. `together`: whether items of
-    several callers may share a batch. `batch_budget`: pixels up to which that pays off here; 0: never."""
+    """Engine to front: loaded, warmed up and probed; this is what was measured. `together`: whether items of several
+    callers may share a batch. `batch_budget`: pixels up to which that was measured to pay off; 0: never."""
 
     kind: Literal["hello"] = "hello"
     measured: Measured
@@ -197,7 +196,7 @@ class Probed:
     items: tuple[ProbeItem, ...]
 
 
-Message = Encode | Probe | Stop | Hello | Refused | Promised | Encoded | Probed
+Message = Encode | Cancel | Probe | Stop | Progress | Hello | Refused | Promised | Encoded | Probed
 _ANY: pydantic.TypeAdapter[Message] = pydantic.TypeAdapter(Annotated[Message, pydantic.Field(discriminator="kind")])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, find
+from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, find, progress
 from encoder_server.engine import measure
 from encoder_server.engine.bounds import DEFAULTS, Bounds
 from encoder_server.engine.encode import Embedding, encode
@@ -78,11 +78,13 @@ class Pipeline:
         `processor` is the folder of the processor's settings, where it is another. Raises RefusedError naming
         the file or key. A warm-up that fails is left to the probe to tell.
         """
+        progress.tell("loading")
         source = Source(model=model, processor=processor or model, device=device, dtype=dtype)
         with _refusing("load"):
             loaded = find(encoder, model).load(source)
         with _refusing("describe itself"):
             pipeline = cls(loaded, bounds=bounds)
+        progress.tell("warming")
         try:
             loaded.warm_up()
         # Whatever it raises: an encoder that calls for an exit must not end the engine without a word.
@@ -97,15 +99,18 @@ class Pipeline:
 
     @property
     def batch_budget(self) -> int:
-        """Pixels up to which sharing a batch pays off; 0: never."""
+        """Pixels that items which share a batch never exceed, as the encoder says; 0: they share none."""
         return self._description.batch_budget
 
     def prepare(self, media: Sequence[Medium]) -> Prepared:
         """Decode, preprocess and promise; every item is among the promises or the failures."""
         return self._prepare(media, self._bounds)
 
-    def encode(self, prepared: Prepared) -> tuple[list[Embedding], list[Failure]]:
-        """Run the model; every promised item is among the embeddings or the failures."""
+    def encode(
+        self, prepared: Prepared, wanted: Callable[[int], bool] = lambda index: True
+    ) -> tuple[list[Embedding], list[Failure]]:
+        """Run the model; every promised item is among the embeddings or the failures, but those that were not `wanted`
+        (asked by index, right before a run of the model that they would share)."""
 
         def renew(item: Ready) -> Ready:
             ready, failures = self._preprocess([item.medium], prepared.bounds)
@@ -113,7 +118,8 @@ class Pipeline:
                 raise NotEncodedError(failures[0])
             return ready[0]
 
-        return encode(self._encoder, prepared.ready, together=self._description.together, renew=renew)
+        together = self._description.together
+        return encode(self._encoder, prepared.ready, together=together, renew=renew, wanted=wanted)
 
     def rows(self, content: bytes, modality: str = "image") -> npt.NDArray[np.float32]:
         """Encode one file alone: rows (tokens, width), widened to float32 where the model's are narrower.
@@ -139,6 +145,7 @@ class Pipeline:
 
     def measure(self) -> Measured:
         """Run the golden probe and measure the identity; raises RefusedError where that fails."""
+        progress.tell("probing")
         with _refusing("be measured"):
             return self._measure()
 

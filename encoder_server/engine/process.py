@@ -7,34 +7,40 @@ Must never: decide anything about a request, outlive the front, or answer a batc
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
 import socket
+import time
 from collections.abc import Callable, Sequence
 
 import torch
 
-from encoder_server.encoders import RefusedError
+from encoder_server.encoders import RefusedError, progress
+from encoder_server.engine import budget
+from encoder_server.engine.asides import Cancel, Progress
 from encoder_server.engine.encode import Embedding
+from encoder_server.engine.inbox import Inbox
 from encoder_server.engine.messages import (
     ConnectionLostError,
     Encode,
     Encoded,
     Failure,
     Hello,
+    Measured,
     Output,
     Probe,
     Probed,
     Promised,
-    Received,
     Refused,
     Stop,
-    receive,
     send,
 )
 from encoder_server.engine.pipeline import Pipeline
 from encoder_server.engine.preprocess import Medium
 
 REFUSED = 3
+_TELL_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -45,20 +51,50 @@ def run(sock: socket.socket, load: Callable[[], Pipeline], *, threads: int) -> i
     """
     torch.set_num_threads(threads)
     try:
-        pipeline = load()
-        measured = pipeline.measure()
+        with progress.listening(Telling(sock)):
+            pipeline = load()
+            measured = pipeline.measure()
+            batch_budget = _budget(pipeline, measured)
     except RefusedError as refusal:
         _log.error("refused: %s", refusal)
         # A key of a file may hold half a character (a lone surrogate), which cannot travel.
         detail = str(refusal).encode(errors="replace").decode()
         return _say(sock, Refused(detail=detail), REFUSED)
+    inbox = Inbox(sock)
     try:
-        send(sock, Hello(measured=measured, together=pipeline.together, batch_budget=pipeline.batch_budget))
-        while _serve(sock, pipeline, receive(sock)):
+        send(sock, Hello(measured=measured, together=pipeline.together, batch_budget=batch_budget))
+        while _serve(sock, pipeline, inbox):
             pass
     except ConnectionLostError:
         _log.info("the front is gone")
     return 0
+
+
+class Telling:
+    """Tells the front how the start goes: each stage at once, and what is done of it now and then."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._stage: str | None = None
+        self._told = -math.inf
+
+    def __call__(self, told: Progress) -> None:
+        """Tell it, or not where it was told of this stage just now."""
+        now = time.monotonic()
+        if told.stage == self._stage and now - self._told < _TELL_SECONDS:
+            return
+        self._stage, self._told = told.stage, now
+        with contextlib.suppress(ConnectionLostError):  # It is noticed by who reads.
+            send(self._sock, told)
+
+
+def _budget(pipeline: Pipeline, measured: Measured) -> int:
+    """Measure the batch budget, where pictures can be tried; elsewhere it is as the encoder says."""
+    most = pipeline.batch_budget if pipeline.together else 0
+    if not most or "image" not in measured.declared:
+        return most
+    progress.tell("measuring")
+    return budget.measure(pipeline, most, budget.gauge(measured.advisory["device"]))
 
 
 def _say(sock: socket.socket, refused: Refused, status: int) -> int:
@@ -69,13 +105,16 @@ def _say(sock: socket.socket, refused: Refused, status: int) -> int:
     return status
 
 
-def _serve(sock: socket.socket, pipeline: Pipeline, received: Received) -> bool:
+def _serve(sock: socket.socket, pipeline: Pipeline, inbox: Inbox) -> bool:
+    received = inbox.next()
     message = received.message
     match message:
         case Encode():
-            _encode(sock, pipeline, message, received.blobs)
+            _encode(sock, pipeline, message, received.blobs, inbox)
         case Probe():
             send(sock, Probed(batch=message.batch, items=pipeline.probe(message.sizes)))
+        case Cancel():
+            pass  # It crossed with the batch's answer.
         case Stop():
             return False
         case _:
@@ -83,7 +122,9 @@ def _serve(sock: socket.socket, pipeline: Pipeline, received: Received) -> bool:
     return True
 
 
-def _encode(sock: socket.socket, pipeline: Pipeline, message: Encode, blobs: Sequence[memoryview]) -> None:
+def _encode(
+    sock: socket.socket, pipeline: Pipeline, message: Encode, blobs: Sequence[memoryview], inbox: Inbox
+) -> None:
     media = [
         Medium(
             index=item.index,
@@ -97,7 +138,7 @@ def _encode(sock: socket.socket, pipeline: Pipeline, message: Encode, blobs: Seq
     ]
     prepared = pipeline.prepare(media)
     send(sock, Promised(batch=message.batch, promises=prepared.promises, failures=prepared.failures))
-    embeddings, failures = pipeline.encode(prepared)
+    embeddings, failures = pipeline.encode(prepared, wanted=lambda index: index not in inbox.cancelled(message.batch))
     send(sock, _encoded(message.batch, embeddings, failures), [item.raw() for item in embeddings])
 
 

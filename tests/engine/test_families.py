@@ -283,8 +283,3 @@ def test_qwen3_vls_rows_hold_the_merged_features_first_then_each_deepstack_layer
     (fewer / CONFIG).write_text(json.dumps(content))
     rewrite(fewer, lambda held: {name: held[name] for name in held if "deepstack" not in name})
     assert numpy.abs(Pipeline.load(fewer).rows(picture(112, 84)) - rows[:, :48]).max() < TOLERANCE
-
-
-def test_pixtral_says_that_a_batch_never_pays(families: Families) -> None:
-    assert families.pipeline("pixtral").batch_budget == 0
-    assert families.pipeline("clip").batch_budget > 0

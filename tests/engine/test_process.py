@@ -8,18 +8,20 @@ import socket
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import numpy
 import pytest
 import torch
 from PIL import Image
 
-from encoder_server.encoders import Features, RefusedError
+from encoder_server.encoders import BATCH_BUDGET, Clip, Features, Picture, RefusedError
 from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
 from encoder_server.engine import messages, process
+from encoder_server.engine.asides import Cancel
 from encoder_server.engine.pipeline import Pipeline
 from tests.support.encoders import picture, pipeline_of
-from tests.support.spawned import Engine
+from tests.support.spawned import Engine, answer, greeting
 
 # A batch changes the order of float32 sums; a wrong row is off by the size of an embedding's values, about 0.7.
 TOLERANCE = 2e-5
@@ -58,7 +60,8 @@ def test_an_engine_in_another_process_measures_the_same_identity(
 def test_an_engine_says_how_its_items_may_share_a_batch(engine: Engine) -> None:
     hello = engine.greeting()
     assert isinstance(hello, messages.Hello)
-    assert (hello.together, hello.batch_budget) == (True, 4 * 2**20)
+    assert hello.together
+    assert 0 <= hello.batch_budget <= BATCH_BUDGET
 
 
 def test_rows_are_those_of_the_library_itself(engine: Engine, checkpoint: Path) -> None:
@@ -161,7 +164,7 @@ def test_a_refused_checkpoint_is_told_and_ends_the_engine_with_status_3(tmp_path
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         assert process.run(theirs, lambda: Pipeline.load(tmp_path), threads=1) == 3
-        assert messages.receive(ours).message == messages.Refused(detail="config.json: missing or unreadable")
+        assert greeting(ours) == messages.Refused(detail="config.json: missing or unreadable")
 
 
 def test_a_refusal_that_names_half_a_character_is_told_all_the_same() -> None:
@@ -171,7 +174,7 @@ def test_a_refusal_that_names_half_a_character_is_told_all_the_same() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         assert process.run(theirs, load, threads=1) == 3
-        assert messages.receive(ours).message == messages.Refused(detail="weights: visual.? is missing")
+        assert greeting(ours) == messages.Refused(detail="weights: visual.? is missing")
 
 
 def test_an_engine_whose_front_dies_leaves_while_it_is_still_loading(checkpoint: Path) -> None:
@@ -197,7 +200,7 @@ def test_promises_are_sent_before_the_model_runs(checkpoint: Path) -> None:
     )
     loop.start()
     with ours, theirs:
-        assert isinstance(messages.receive(ours).message, messages.Hello)
+        assert isinstance(greeting(ours), messages.Hello)
         items = (messages.Item(index=0, modality="image", blob=0),)
         messages.send(ours, messages.Encode(batch=1, items=items), [picture(640, 480)])
         promised = messages.receive(ours).message
@@ -211,6 +214,48 @@ def test_promises_are_sent_before_the_model_runs(checkpoint: Path) -> None:
         encoded = messages.receive(ours).message
         assert isinstance(encoded, messages.Encoded)
         assert encoded.outputs[0].shape == (391, 64)
+        messages.send(ours, messages.Stop())
+        loop.join(30)
+
+
+class Noting(Qwen25VLEncoder):
+    """Waits in its processor until it is told to go on, and notes how many items its model is given."""
+
+    def preprocess(self, media: Sequence[Picture | Clip]) -> list[Features]:
+        if self.waits.is_set():
+            assert self.go_on.wait(30)
+        return super().preprocess(media)
+
+    def encode(self, features: Sequence[Features]) -> list[torch.Tensor]:
+        self.given.append(len(features))
+        return super().encode(features)
+
+    waits, go_on = threading.Event(), threading.Event()
+    given: ClassVar[list[int]] = []
+
+
+def test_what_is_cancelled_before_the_model_runs_is_not_encoded(checkpoint: Path) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.settimeout(30)
+    loop = threading.Thread(
+        target=process.run, args=(theirs, lambda: pipeline_of(checkpoint, Noting)), kwargs={"threads": 1}
+    )
+    loop.start()
+    with ours, theirs:
+        assert isinstance(greeting(ours), messages.Hello)
+        Noting.waits.set()
+        Noting.given.clear()
+        items = tuple(messages.Item(index=at, modality="image", blob=at) for at in range(3))
+        pictures = [picture(56, 56), picture(84, 84), picture(112, 112)]
+        messages.send(ours, messages.Encode(batch=1, items=items), pictures)
+        messages.send(ours, Cancel(batch=1, items=(0, 2)))
+        messages.send(ours, messages.Encode(batch=2, items=items), pictures)
+        Noting.go_on.set()
+        first, second = answer(ours), answer(ours)
+        assert [promise.index for promise in first.promised.promises] == [0, 1, 2]
+        assert (list(first.rows), list(second.rows)) == ([1], [0, 1, 2])
+        assert not first.encoded.failures
+        assert Noting.given == [1, 3]
         messages.send(ours, messages.Stop())
         loop.join(30)
 

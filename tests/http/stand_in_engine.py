@@ -5,12 +5,14 @@ The checkpoint is a directory with `script.json`:
     weights     what it says its weights' digest is
     signature   16 numbers
     refuse      a sentence: Refused instead of Hello
-    start       hang and hang-once (leave a mark file) or exit, instead of Hello
+    progress    stages that it tells of before (each with 1 of 4 done)
+    start       hang and hang-once (leave a mark file) or exit, instead of Hello; gate, before it
     golden      result of the golden probe (default ok)
-    sizes       {"WIDTHxHEIGHT": action} for pictures of that size
+    sizes       {"WIDTHxHEIGHT": action} for pictures of that size, "any" for all others
     hello       more fields of its Hello
 
-It writes the sizes of each batch that it is given as a line of the file `batches`.
+It writes the sizes of each batch that it is given as a line of the file `batches`, and those of it that it encodes
+(nobody had them cancelled by then) as a line of the file `encoded`.
 
 Actions: short, surplus (rows), wide, half (dtype), nan, layout, no-memory, stray, missing; before the promise
 bad, early-layout, unpromised, die, hang, die-once and hang-once (leave a mark file), and gate (opens the pipe `gate` to
@@ -26,11 +28,12 @@ import io
 import json
 import mmap
 import os
+import select
 import socket
 import struct
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +106,14 @@ class Engine:
         self.sock = sock
         self.model = model
         self.script = json.loads((model / "script.json").read_text())
+        self.pending: list[tuple[Fields, list[bytes]]] = []
 
     def run(self) -> None:
+        for stage in self.script.get("progress", []):
+            send(self.sock, "progress", {"stage": stage, "done": 1, "total": 4})
         start = self.script.get("start")
+        if start == "gate":
+            self.wait_at_gate()
         if start in ("hang", "hang-once") and (self.marks_once() or start == "hang"):
             time.sleep(3600)
         if start == "exit":
@@ -114,8 +122,11 @@ class Engine:
             send(self.sock, "refused", {"detail": self.script["refuse"]})
             return
         send(self.sock, "hello", {"measured": self.measured(), **self.script.get("hello", {})})
+        self.serve()
+
+    def serve(self) -> None:
         while True:
-            message, blobs = receive(self.sock)
+            message, blobs = self.pending.pop(0) if self.pending else receive(self.sock)
             match message["kind"]:
                 case "stop":
                     return
@@ -165,13 +176,12 @@ class Engine:
 
     def encode(self, batch: int, items: list[Fields], blobs: list[bytes]) -> None:
         sizes = [size_of(blobs[item["blob"]]) for item in items]
-        with open(self.model / "batches", "a") as log:
-            log.write(" ".join(f"{width}x{height}" for width, height in sizes) + "\n")
+        self.note("batches", [f"{width}x{height}" for width, height in sizes])
         actions: dict[int, str] = {}
         promises: list[Fields] = []
         early: list[Fields] = []
         for item, (width, height) in zip(items, sizes, strict=True):
-            actions[item["index"]] = action = self.script.get("sizes", {}).get(f"{width}x{height}", "good")
+            actions[item["index"]] = action = self.action(width, height)
             promised = promise(item["index"], width, height)
             self.before_promise(action)
             expected = item.get("expected_tokens")
@@ -190,8 +200,10 @@ class Engine:
         outputs: list[Fields] = []
         rows: list[bytes] = []
         late: list[Fields] = []
-        for promised in promises:
+        done: list[str] = []
+        for promised in self.wanted(batch, promises):
             action = actions[promised["index"]]
+            done.append("x".join(map(str, sizes[promised["index"]])))
             self.after_promise(action)
             if action in LATE:
                 item = next(item for item in items if item["index"] == promised["index"])
@@ -202,7 +214,25 @@ class Engine:
                 rows.append(data)
                 if action == "stray":
                     outputs.append(output | {"index": 99})
+        self.note("encoded", done)
         send(self.sock, "encoded", {"batch": batch, "outputs": outputs, "failures": late}, rows)
+
+    def wanted(self, batch: int, promises: list[Fields]) -> Iterator[Fields]:
+        """Each in its turn, but for what of this batch is cancelled by then."""
+        for promised in promises:
+            while select.select([self.sock], [], [], 0)[0]:
+                self.pending.append(receive(self.sock))
+            told = [message for message, _ in self.pending if message["kind"] == "cancel" and message["batch"] == batch]
+            if not told or promised["index"] not in told[-1]["items"]:
+                yield promised
+
+    def note(self, name: str, sizes: list[str]) -> None:
+        with open(self.model / name, "a") as log:
+            log.write(" ".join(sizes) + "\n")
+
+    def action(self, width: int, height: int) -> str:
+        actions: dict[str, str] = self.script.get("sizes", {})
+        return actions.get(f"{width}x{height}", actions.get("any", "good"))
 
     def marks_once(self) -> bool:
         mark = self.model / "marked"

@@ -213,7 +213,7 @@ async def test_the_front_answers_limits_and_load(start: Start) -> None:
     assert (limits["modalities"], limits["maxItems"], limits["maxPixels"]) == (["image"], 16, 16777216)
     assert limits["maxRequestPixels"] == 4 * 16777216
     load = (await server.get("/v1/load")).json
-    assert load == {"inFlight": 0, "inFlightBytes": 0, "queued": 0, "enginesReady": 1, "engines": 1}
+    assert load == {"inFlight": 0, "inFlightBytes": 0, "queued": 0, "batchBudget": 0, "enginesReady": 1, "engines": 1}
     info = {"fingerprint": (await server.identity())["fingerprint"], "revision": REVISION, "pod_uid": "0b6b"}
     boot = (await server.identity())["bootId"]
     assert await server.metric("encoder_identity_info", **info, boot_id=boot) == 1

@@ -144,7 +144,15 @@ class Server(Client):
     @property
     def batches(self) -> list[list[str]]:
         """The sizes in each batch that an engine was given."""
-        log = self.model / "batches"
+        return self._noted("batches")
+
+    @property
+    def encoded(self) -> list[list[str]]:
+        """The sizes in each batch for which an engine ran its model."""
+        return self._noted("encoded")
+
+    def _noted(self, name: str) -> list[list[str]]:
+        log = self.model / name
         return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
 
     async def until_taken(self) -> None:

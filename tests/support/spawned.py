@@ -15,6 +15,7 @@ import numpy
 from numpy.typing import NDArray
 
 from encoder_server.engine import messages
+from encoder_server.engine.asides import Progress
 
 ROOT = Path(__file__).parents[2]
 # Importing torch alone takes ten seconds of a busy machine.
@@ -50,7 +51,7 @@ class Engine:
         """Hello or Refused."""
         if self._greeting is None:
             self.sock.settimeout(LOADING_SECONDS)
-            self._greeting = messages.receive(self.sock).message
+            self._greeting = greeting(self.sock)
             self.sock.settimeout(ANSWER_SECONDS)
         return self._greeting
 
@@ -82,6 +83,13 @@ class Engine:
         """Close the front's end, as a front that dies does, and return how the engine left."""
         self.sock.close()
         return self.process.wait(ANSWER_SECONDS)
+
+
+def greeting(sock: socket.socket) -> messages.Message:
+    """Receive the first message that does not only say how the start goes."""
+    while isinstance(message := messages.receive(sock).message, Progress):
+        pass
+    return message
 
 
 def answer(sock: socket.socket) -> Answer:

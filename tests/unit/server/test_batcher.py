@@ -40,8 +40,8 @@ def batcher(items: int = 4, *, budget: int | None = None, together: bool = True)
     return made
 
 
-def board(flights: Flights, *names: str, deadline: float = math.inf) -> list[Job]:
-    jobs, _ = flights.board([(name, medium(name)) for name in names], deadline)
+def board(flights: Flights, *names: str, deadline: float = math.inf, caller: str = "") -> list[Job]:
+    jobs, _ = flights.board([(name, medium(name)) for name in names], deadline, caller)
     return jobs
 
 
@@ -65,6 +65,31 @@ async def test_what_waits_is_packed_across_callers_and_a_large_caller_lets_other
     assert await take(queue) == ["b1", "b2", "b3", "c1"]
     assert await take(queue) == ["a5", "a6"]
     assert queue.queued == 0
+
+
+@pytest.mark.parametrize("items_in_a_request", [1, 16, 500])
+@pytest.mark.parametrize("together", [True, False])
+async def test_who_sends_500_items_delays_another_caller_by_one_batch(together: bool, items_in_a_request: int) -> None:
+    queue = batcher(4, together=together)
+    flights = Flights(queue)
+    many = [f"a{at}" for at in range(500)]
+    for start in range(0, 500, items_in_a_request):
+        board(flights, *many[start : start + items_in_a_request], caller="a")
+    under_way = await take(queue)
+    board(flights, "b", caller="b")
+    batches = [under_way, await take(queue), await take(queue)]
+    assert any("b" in batch for batch in batches)
+    while queue.queued:
+        batches.append(await take(queue))
+    assert sorted(name for batch in batches for name in batch) == sorted([*many, "b"])
+
+
+async def test_requests_of_one_caller_take_turns_too() -> None:
+    queue = batcher(2)
+    flights = Flights(queue)
+    board(flights, "a1", "a2", "a3", "a4", "a5", caller="router")
+    board(flights, "b1", caller="router")
+    assert [await take(queue), await take(queue), await take(queue)] == [["a1", "a2"], ["b1"], ["a3", "a4"]]
 
 
 @pytest.mark.parametrize("queue", [0, 1], ids=["not together", "not faster together"])
