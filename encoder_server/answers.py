@@ -100,11 +100,13 @@ class Limits(_Camel):
 
 
 class Load(_Camel):
-    """What the server is busy with now: requests admitted, their bytes, those that wait for an engine."""
+    """What the server is busy with now: requests admitted, their bytes, those that wait for an engine, and the pixels
+    that several requests may share in one batch (0: none)."""
 
     in_flight: int
     in_flight_bytes: int
     queued: int
+    batch_budget: int
     engines_ready: int
     engines: int
 
