@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from pythonjsonlogger.json import JsonFormatter
 
-from encoder_server import app, quota
+from encoder_server import app, fetch_options, quota
 from encoder_server.conformance import options as check_options
 from encoder_server.layouts import FAMILIES
 from encoder_server.settings import EngineSettings, Limits, Settings
@@ -114,6 +114,7 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
             max_request_pixels=request_pixels,
             deadline_seconds=options.deadline_seconds,
         ),
+        fetch=fetch_options.read(options),
         engines=_engine_settings(options),
         batch_budget=options.batch_budget,
         cache_bytes=options.cache_bytes,
@@ -195,6 +196,7 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     add("--max-items", type=_count, default=16, help="items in one request")
     add("--max-pixels", type=_count, default=16_777_216, help="pixels of one picture")
     add("--max-request-pixels", type=_count, help="pixels of one request's pictures (default: 4 times --max-pixels)")
+    fetch_options.add(serve)
     add("--max-connections", type=_count, default=512, help="connections open at a time")
     # Longer than proxies and clients keep an idle connection: who closes first should be the one who would send next.
     add("--idle-seconds", type=_seconds, default=120.0, help="for a connection to send a whole request head")

@@ -57,7 +57,11 @@ def take(body: Body, modalities: Sequence[str], limits: Limits) -> tuple[Medium,
 
     Raises BadRequestError, BadMediaError, LimitExceededError or UnsupportedModalityError; each names the item.
     """
-    items = _items(body, limits)
+    return open_all(read(body, limits), modalities, limits)
+
+
+def open_all(items: Sequence[EncodeItem | Part], modalities: Sequence[str], limits: Limits) -> tuple[Medium, ...]:
+    """Return the media of a request's items, as `take` does and with its errors."""
     for index, item in enumerate(items):
         if item.modality not in modalities:
             known = ", ".join(sorted(modalities))
@@ -76,7 +80,8 @@ def take(body: Body, modalities: Sequence[str], limits: Limits) -> tuple[Medium,
     return tuple(taken)
 
 
-def _items(body: Body, limits: Limits) -> Sequence[EncodeItem | Part]:
+def read(body: Body, limits: Limits) -> Sequence[EncodeItem | Part]:
+    """Return the items of a request's body, none of them opened; raises BadRequestError or LimitExceededError."""
     if multipart.is_form(body.content_type):
         return multipart.read_form(body.content_type or "", body.data, limits.max_items)
     return parse(body.data, limits.max_items).items

@@ -20,6 +20,7 @@ from encoder_server.engine.messages import Measured
 from encoder_server.errors import InternalError, PromiseTimeoutError, RequestTimeoutError
 from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
+from encoder_server.fetch import Fetcher
 from encoder_server.media import Medium
 from encoder_server.metrics import Metrics
 from encoder_server.recall import Recall
@@ -51,6 +52,7 @@ class Pipeline:
     limits: Limits
     revision: str
     admission: Admission
+    fetcher: Fetcher | None
     recall: Recall
     replica: Replica
     evidence: Evidence
@@ -65,7 +67,7 @@ class Pipeline:
             try:
                 async with asyncio.timeout_at(permit.deadline):
                     measured, origin = self._measured(), self._origin(call)
-                    items = await self._take(body, measured)
+                    items = await self._take(body, permit, measured)
                     del body  # Held on to, each medium would be there twice.
                     with await self.recall.begin(
                         items, measured, origin.fingerprint, origin.revision, permit.deadline
@@ -89,9 +91,14 @@ class Pipeline:
         permit.resize(len(body.data))
         return body
 
-    async def _take(self, body: media.Body, measured: Measured) -> Sequence[Medium]:
+    async def _take(self, body: media.Body, permit: Permit, measured: Measured) -> Sequence[Medium]:
+        modalities = tuple(measured.declared)
         with self.metrics.stage("media"):
-            return await asyncio.to_thread(media.take, body, tuple(measured.declared), self.limits)
+            if self.fetcher is None:
+                return await asyncio.to_thread(media.take, body, modalities, self.limits)
+            items = await asyncio.to_thread(media.read, body, self.limits)
+            items = await self.fetcher.fill(items, len(body.data), permit)
+            return await asyncio.to_thread(media.open_all, items, modalities, self.limits)
 
     async def _promise(self, call: Call, form: wire.Form, encoding: Encoding, measured: Measured) -> None:
         """Wait for every promise; an item that gets none fails the request here, before anything is promised."""

@@ -44,7 +44,8 @@ class Form(Enum):
 
 
 class EncodeItem(pydantic.BaseModel):
-    """One medium: exactly one of `data` (base64) and `url` (data: only). `expected_tokens` is the caller's count."""
+    """One medium: exactly one of `data` (base64) and `url` (data:, or where media are fetched http: and https: too).
+    `expected_tokens` is the caller's count."""
 
     model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True)
 
