@@ -46,6 +46,10 @@ class Result:
         return (self.cpu if by == "cpu" else self.rate).median >= self.target and not self.errors
 
 
+class SideError(Exception):
+    """A side answers with errors, or not at all."""
+
+
 def run(scenario: Scenario, rounds: int, seconds: float, folder: Path, say: Callable[[str], None]) -> Result:
     """Start both sides, and measure them in turn; an idle side costs the other nothing."""
     ours: list[Measured] = []
@@ -75,4 +79,4 @@ def _warm_up(side: Running) -> None:
         measured = side.measure(1)
         if measured.items and not measured.errors:
             return
-    raise RuntimeError("a side answers with errors; see the logs")
+    raise SideError("it answers with errors; see the logs")

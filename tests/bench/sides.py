@@ -1,4 +1,4 @@
-"""Sides: what one scenario compares. Each starts its processes in a folder, and can then be measured again and again."""
+"""Sides: what a scenario compares. Each starts its processes in a folder, and can then be measured again and again."""
 
 from __future__ import annotations
 
