@@ -1,4 +1,4 @@
-"""A caller in this process, where what is sent changes from request to request: for growth and memory, not for rates."""
+"""A caller in this process, where what is sent changes from request to request: for growth and memory alone."""
 
 from __future__ import annotations
 

@@ -59,9 +59,9 @@ def markdown(run: Run, plots: Sequence[str]) -> str:
         "",
         f"Written by `make bench-server`. {about}.",
         "",
-        "Ratios of one run: the two sides take turns, round by round, so that whatever else the machine does, it does to",
-        "both. *rate*: our items a second as a share of the other side's. *CPU*: the other side's CPU time for an item",
-        f"as a share of ours, which holds on a busy machine too. Judged by {run.by}. Medians, with least and greatest.",
+        "Ratios of one run: the two sides take turns, round by round, so that whatever else the machine does, it does",
+        "to both. *rate*: our items a second as a share of the other side's. *CPU*: the other side's CPU time for an",
+        f"item as a share of ours, which holds on a busy machine too. Judged by {run.by}. Medians, least and greatest.",
         "",
         "| scenario | target | rate | CPU | ours, items/s | CPU ms/item | p50 / p99 ms | |",
         "|---|---|---|---|---|---|---|---|",
@@ -102,10 +102,11 @@ def _mark(passed: bool) -> str:
 
 def _about_memory(memory: Memory) -> str:
     judged, total = memory.judged, sum(memory.answered.values())
+    left, verdict = memory.answered.get("left", 0), "flat" if memory.passed else "**not flat**"
     return (
-        f"Memory over {memory.samples[-1][0]:.0f} s of mixed traffic, {total} requests"
-        f" ({memory.answered.get('left', 0)} callers left): {judged.middle:.0f} MB in the second third, {judged.last:.0f} MB in the last,"
-        f" {judged.per_minute:+.2f} MB a minute: {'flat' if memory.passed else '**not flat**'}."
+        f"Memory over {memory.samples[-1][0]:.0f} s of mixed traffic, {total} requests ({left} callers left):"
+        f" {judged.middle:.0f} MB in the second third, {judged.last:.0f} MB in the last,"
+        f" {judged.per_minute:+.2f} MB a minute: {verdict}."
     )
 
 

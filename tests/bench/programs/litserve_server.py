@@ -9,7 +9,7 @@ import litserve
 from tests.bench.programs.tower import Tower
 
 
-class Api(litserve.LitAPI):  # type: ignore[misc] - not there where types are checked
+class Api(litserve.LitAPI):  # type: ignore[misc]
     def setup(self, device: str) -> None:
         self.tower = Tower(sys.argv[2])
 

@@ -10,7 +10,7 @@ from mosec import Server, Worker
 from tests.bench.programs.tower import Tower
 
 
-class Encode(Worker):  # type: ignore[misc] - not there where types are checked
+class Encode(Worker):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.tower = Tower(os.environ["CHECKPOINT"])
