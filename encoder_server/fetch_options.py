@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import re
 
+from encoder_server.argument_types import seconds
 from encoder_server.settings import FetchSettings
 
 _HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?)(:[0-9]{1,5})?")
@@ -20,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--fetch-hosts", type=_hosts, metavar="HOST[:PORT],...", help="fetch URLs of these hosts, private or not, alone"
     )
-    parser.add_argument("--fetch-seconds", type=_seconds, default=10.0, help="until all that a request names has come")
+    parser.add_argument("--fetch-seconds", type=seconds, default=10.0, help="until all that a request names has come")
 
 
 def read(options: argparse.Namespace) -> FetchSettings | None:
@@ -28,16 +29,6 @@ def read(options: argparse.Namespace) -> FetchSettings | None:
     if not options.fetch_public and options.fetch_hosts is None:
         return None
     return FetchSettings(hosts=options.fetch_hosts or frozenset(), seconds=options.fetch_seconds)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 3600:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0, an hour at most")
-    return value
 
 
 def _hosts(text: str) -> frozenset[str]:

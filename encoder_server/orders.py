@@ -100,7 +100,7 @@ class Orders:
         self._replica.begin_probe(order.id)
         measured = self._replica.measured
         modalities = None if measured is None else measured.declared.keys()
-        sizes = order.sizes_for(modalities, self._settings.limits.max_pixels)
+        sizes = order.sizes_for(modalities, self._settings.limits)
         if len(sizes) < len(order.sizes):
             _LOG.warning("probe_sizes_left_out", extra={"order_id": order.id, "count": len(order.sizes) - len(sizes)})
         batch = self._batcher.probe(sizes)
