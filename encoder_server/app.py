@@ -12,14 +12,13 @@ import logging
 import os
 import re
 import signal
-import uuid
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from encoder_server import errors, keys, wire
+from encoder_server import errors, ids, keys, wire
 from encoder_server.admission import Admission
 from encoder_server.batcher import Batcher
 from encoder_server.cache import Memory
@@ -28,6 +27,7 @@ from encoder_server.engines import Engines
 from encoder_server.evidence import Evidence
 from encoder_server.fetch import fetching
 from encoder_server.flights import Flights
+from encoder_server.intake import Intake
 from encoder_server.lifecycle import State
 from encoder_server.metrics import Metrics
 from encoder_server.orders import Orders
@@ -69,7 +69,7 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
         limits=limits,
         revision=settings.revision,
         admission=admission,
-        fetcher=fetching(settings.fetch, limits.max_body_bytes),
+        intake=Intake(limits, fetching(settings.fetch, limits.max_body_bytes)),
         recall=Recall(
             Flights(batcher),
             Memory(settings.cache_bytes) if settings.cache_bytes else None,
@@ -115,7 +115,7 @@ def _log_death(task: asyncio.Task[None]) -> None:
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn whatever a handler does into an answer, and write it while the connection counts as busy."""
     given = request.headers.get(keys.REQUEST_ID_HEADER, "")
-    request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+    request[keys.REQUEST_ID] = given if _SAFE_ID.fullmatch(given) else ids.fresh()
     with request.app[keys.CONNECTIONS].busy(request.protocol), contextlib.ExitStack() as request[keys.HELD]:
         answer = await _handle(request, handler)
         try:

@@ -20,7 +20,7 @@ from encoder_server.engine.messages import Measured
 from encoder_server.errors import InternalError, PromiseTimeoutError, RequestTimeoutError
 from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
-from encoder_server.fetch import Fetcher
+from encoder_server.intake import Intake
 from encoder_server.media import Medium
 from encoder_server.metrics import Metrics
 from encoder_server.recall import Recall
@@ -52,7 +52,7 @@ class Pipeline:
     limits: Limits
     revision: str
     admission: Admission
-    fetcher: Fetcher | None
+    intake: Intake
     recall: Recall
     replica: Replica
     evidence: Evidence
@@ -92,13 +92,8 @@ class Pipeline:
         return body
 
     async def _take(self, body: media.Body, permit: Permit, measured: Measured) -> Sequence[Medium]:
-        modalities = tuple(measured.declared)
         with self.metrics.stage("media"):
-            if self.fetcher is None:
-                return await asyncio.to_thread(media.take, body, modalities, self.limits)
-            items = await asyncio.to_thread(media.read, body, self.limits)
-            items = await self.fetcher.fill(items, len(body.data), permit)
-            return await asyncio.to_thread(media.open_all, items, modalities, self.limits)
+            return await self.intake.take(body, tuple(measured.declared), permit)
 
     async def _promise(self, call: Call, form: wire.Form, encoding: Encoding, measured: Measured) -> None:
         """Wait for every promise; an item that gets none fails the request here, before anything is promised."""
