@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.bench import growth, memory, report, rounds, scenarios
@@ -24,10 +24,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     wanted = [name for name in NAMES if not options.only or name.startswith(tuple(options.only))]
+    run = report.Run(machine=_machine(options), by=options.by)
+    begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        run = _run(options, wanted, Kit(folder=Path(folder), peers=options.peers.resolve()))
-    report.write(run, options.out, [])
-    python = Kit(folder=options.out, peers=options.peers.resolve()).python("bench")
+        kit = Kit(folder=Path(folder), peers=options.peers.resolve())
+        for name in wanted:
+            print(f"==> {name} ({time.monotonic() - begun:.0f} s)", flush=True)
+            try:
+                _measure(name, kit, options, run)
+            except (RuntimeError, OSError, subprocess.SubprocessError, NotStartedError, rounds.SideError) as error:
+                run.failed[name] = f"{type(error).__name__}: {error}"
+                print(f"    not measured: {run.failed[name]}", flush=True)
+            report.write(run, options.out, [])  # A run that is broken off keeps what it has.
+        python = kit.python("bench")
     if python.exists():
         subprocess.run([str(python), "-m", "tests.bench.plots", str(options.out.resolve())], cwd=ROOT, check=True)
     report.write(run, options.out, sorted(each.name for each in options.out.glob("*.svg")))
@@ -35,46 +44,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if run.passed else 1
 
 
-def _run(options: argparse.Namespace, wanted: Sequence[str], kit: Kit) -> report.Run:
-    results: list[rounds.Result] = []
-    curves: list[growth.Curve] = []
-    remembered: list[memory.Memory] = []
-    failed: dict[str, str] = {}
-    load_before = os.getloadavg()[0]
+def _measure(name: str, kit: Kit, options: argparse.Namespace, run: report.Run) -> None:
+    if name in scenarios.MAKERS:
+        scenario = scenarios.MAKERS[name](kit, name)
+        run.results.append(rounds.run(scenario, options.rounds, options.seconds, options.out, _say))
+    elif name == "memory":
+        run.memory.append(memory.run(kit, options.memory_seconds, options.out, _say))
+    else:
+        axis = name.removeprefix("growth-")
+        run.curves.append(growth.run(kit, axis, options.requests, options.points, options.out, _say))
 
-    def one(name: str, say: Callable[[str], None]) -> None:
-        if name in scenarios.MAKERS:
-            scenario = scenarios.MAKERS[name](kit, name)
-            results.append(rounds.run(scenario, options.rounds, options.seconds, options.out, say))
-        elif name == "memory":
-            remembered.append(memory.run(kit, options.memory_seconds, options.out, say))
-        else:
-            axis = name.removeprefix("growth-")
-            curves.append(growth.run(kit, axis, options.requests, options.points, options.out, say))
 
-    begun = time.monotonic()
-    for name in wanted:
-        print(f"==> {name} ({time.monotonic() - begun:.0f} s)", flush=True)
-        try:
-            one(name, lambda text: print(f"    {text}", flush=True))
-        except (RuntimeError, OSError, subprocess.SubprocessError, NotStartedError, rounds.SideError) as error:
-            failed[name] = f"{type(error).__name__}: {error}"
-            print(f"    not measured: {failed[name]}", flush=True)
-    return report.Run(
-        machine={
-            "Made": time.strftime("%Y-%m-%d", time.gmtime()),
-            "cores": os.cpu_count(),
-            "Python": platform.python_version(),
-            "load before": round(load_before, 1),
-            "rounds": options.rounds,
-            "seconds a round": options.seconds,
-        },
-        by=options.by,
-        results=results,
-        curves=curves,
-        memory=remembered[0] if remembered else None,
-        failed=failed,
-    )
+def _say(text: str) -> None:
+    print(f"    {text}", flush=True)
+
+
+def _machine(options: argparse.Namespace) -> dict[str, object]:
+    return {
+        "Made": time.strftime("%Y-%m-%d", time.gmtime()),
+        "cores": os.cpu_count(),
+        "Python": platform.python_version(),
+        "load before": round(os.getloadavg()[0], 1),
+        "rounds": options.rounds,
+        "seconds a round": options.seconds,
+    }
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -62,8 +62,8 @@ def main() -> None:
         ratios(told["scenarios"], told["judged_by"], folder / "ratios.svg")
     if told["growth"]:
         curves(told["growth"], folder / "growth.svg")
-    if told["memory"]:
-        memory(told["memory"]["samples"], folder / "memory.svg")
+    for each in told["memory"]:
+        memory(each["samples"], folder / "memory.svg")
 
 
 if __name__ == "__main__":

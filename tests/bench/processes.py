@@ -5,7 +5,9 @@ CPU time and memory are of the process and all below it, read from /proc, so tha
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -63,12 +65,12 @@ class Program:
 
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            for pid in self.tree():
-                os.kill(pid, 9)
-            self.process.wait()
+        # Its session: a peer may leave processes behind.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()

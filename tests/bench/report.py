@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +16,21 @@ from tests.bench.statistics import Spread
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run; `by` says whether rates or CPU times are judged, `failed` names what could not be measured."""
+    """One run, which grows scenario by scenario; `by` says whether rates or CPU times are judged, `failed` names what
+    could not be measured."""
 
     machine: dict[str, Any]
     by: str
-    results: Sequence[Result]
-    curves: Sequence[Curve]
-    memory: Memory | None
-    failed: dict[str, str]
+    results: list[Result] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+    memory: list[Memory] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
         """Whether every target was reached."""
-        good = all(result.passed(self.by) for result in self.results) and all(curve.passed for curve in self.curves)
-        return good and (self.memory is None or self.memory.passed) and not self.failed
+        fast = all(result.passed(self.by) for result in self.results) and not self.failed
+        return fast and all(curve.passed for curve in self.curves) and all(each.passed for each in self.memory)
 
 
 def document(run: Run) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def document(run: Run) -> dict[str, Any]:
         "passed": run.passed,
         "scenarios": scenarios,
         "growth": [asdict(curve) | {"passed": curve.passed} for curve in run.curves],
-        "memory": None if run.memory is None else asdict(run.memory) | {"passed": run.memory.passed},
+        "memory": [asdict(memory) | {"passed": memory.passed} for memory in run.memory],
         "failed": run.failed,
     }
 
@@ -75,8 +76,8 @@ def markdown(run: Run, plots: Sequence[str]) -> str:
             cells = [curve.of, f"{fit.exponent:.2f}", f"{curve.most:g}", f"{fit.fixed:.2f}", f"{fit.each:.3g} ms"]
             lines.append(f"| {' | '.join([*cells, _mark(curve.passed)])} |")
         lines.append("")
-    if run.memory is not None:
-        lines += [_about_memory(run.memory), ""]
+    for memory in run.memory:
+        lines += [_about_memory(memory), ""]
     lines += [f"- {name} was not measured: {why}" for name, why in run.failed.items()]
     lines += [f"![{Path(plot).stem}]({plot})" for plot in plots]
     return "\n".join(lines).rstrip() + "\n"

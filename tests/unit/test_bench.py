@@ -78,14 +78,14 @@ def test_the_report_says_what_was_reached_what_was_missed_and_what_was_not_measu
         by="rate",
         results=[result(1.0), result(0.5)],
         curves=[curve],
-        memory=memory.Memory(samples=held, judged=statistics.flatness(held), answered={"200": 5, "left": 1}),
+        memory=[memory.Memory(samples=held, judged=statistics.flatness(held), answered={"200": 5, "left": 1})],
         failed={"mosec": "it answers with errors"},
     )
     report.write(run, tmp_path, ["ratios.svg"])
     told = json.loads((tmp_path / "report.json").read_text())
     text = (tmp_path / "report.md").read_text()
     assert [each["passed"] for each in told["scenarios"]] == [True, False]
-    assert (told["passed"], told["growth"][0]["passed"], told["memory"]["passed"]) == (False, True, True)
+    assert (told["passed"], told["growth"][0]["passed"], told["memory"][0]["passed"]) == (False, True, True)
     assert "| fresh against the loop | ≥ 0.9 | 0.50 (0.50–0.50) |" in text  # noqa: RUF001 - the dash of a range
     assert "mosec was not measured: it answers with errors" in text
     assert "![ratios](ratios.svg)" in text
