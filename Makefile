@@ -56,6 +56,14 @@ kind-test: ## The end-to-end tests on a kind cluster: needs a Docker engine and 
 	@$(MAKE) venv
 	@tests/kind/kind test
 
+# Each takes turns with its ceiling for ROUNDS rounds of SECONDS: about 12 minutes, and memory's ten on top.
+.PHONY: bench-server
+bench-server: venv ## The server's speed beside ceilings and peers (ONLY="cached fresh" ROUNDS=3 BY=cpu MEMORY_SECONDS=60)
+	@command -v wrk >/dev/null || { echo "bench-server: missing on this machine: wrk (Debian package: wrk)" >&2; exit 1; }
+	@scripts/peers .bench
+	@python -m tests.bench --by $(or $(BY),rate) --rounds $(or $(ROUNDS),5) --seconds $(or $(SECONDS),5) \
+	  --memory-seconds $(or $(MEMORY_SECONDS),600) $(if $(OUT),--out $(OUT)) --only $(ONLY)
+
 .PHONY: demo
 demo: ## Set everything up, then show a pool that notices, cordons and repairs; the cluster stays up
 	@$(MAKE) cluster-up

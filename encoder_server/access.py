@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import uuid
 from typing import Any
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
-from encoder_server import keys
+from encoder_server import ids, keys
 from encoder_server.trail import Trail
 
 _LOG = logging.getLogger(__name__)
@@ -28,7 +27,7 @@ _QUIET = ("/healthz", "/readyz", "/metrics")
 async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Have the request served, and say in one line what became of it."""
     given = request.headers.get(keys.REQUEST_ID_HEADER, "")
-    request[keys.REQUEST_ID] = given if keys.SAFE_ID.fullmatch(given) else uuid.uuid4().hex
+    request[keys.REQUEST_ID] = given if keys.SAFE_ID.fullmatch(given) else ids.fresh()
     trail = request[keys.TRAIL] = Trail(request[keys.REQUEST_ID], request.app[keys.METRICS])
     answer: web.StreamResponse | None = None
     try:

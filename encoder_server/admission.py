@@ -31,6 +31,12 @@ class Permit:
             self._admission.bytes_in_flight += size - self._size
             self._size = size
 
+    def grow(self, size: int) -> None:
+        """Hold `size` bytes more; raises OverloadedError when they are not there."""
+        if self._held:
+            self._admission.check_bytes(size)
+            self.resize(self._size + size)
+
     def release(self) -> None:
         """Give the place and the bytes back; again does nothing."""
         if self._held:
@@ -68,14 +74,18 @@ class Admission:
             raise refused
         if self.in_flight >= self._max_requests:
             raise OverloadedError(f"{self.in_flight} requests are in flight; the limit is {self._max_requests}")
-        if self.bytes_in_flight + size > self._max_bytes:
-            raise OverloadedError(
-                f"{self.bytes_in_flight} bytes are in flight and {size} more would pass the limit of {self._max_bytes}"
-            )
+        self.check_bytes(size)
         self.in_flight += 1
         self.bytes_in_flight += size
         self._idle.clear()
         return Permit(self, size, asyncio.get_running_loop().time() + seconds)
+
+    def check_bytes(self, size: int) -> None:
+        """Raise OverloadedError when `size` more bytes would pass the limit."""
+        if self.bytes_in_flight + size > self._max_bytes:
+            raise OverloadedError(
+                f"{self.bytes_in_flight} bytes are in flight and {size} more would pass the limit of {self._max_bytes}"
+            )
 
     def give_back(self, size: int) -> None:
         """Take one place and `size` bytes back; called by permits alone."""

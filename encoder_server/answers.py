@@ -89,6 +89,7 @@ class Limits(_Camel):
     `by_modality` has what else a medium of each kind may be."""
 
     modalities: tuple[str, ...]
+    urls: tuple[str, ...]
     formats: tuple[str, ...]
     max_items: int
     max_pixels: int

@@ -24,7 +24,9 @@ from encoder_server.cache import Memory
 from encoder_server.connections import Connections, Runner
 from encoder_server.engines import Engines
 from encoder_server.evidence import Evidence
+from encoder_server.fetch import fetching
 from encoder_server.flights import Flights
+from encoder_server.intake import Intake
 from encoder_server.lifecycle import State
 from encoder_server.metrics import Metrics
 from encoder_server.orders import Orders
@@ -65,6 +67,7 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
         limits=limits,
         revision=settings.revision,
         admission=admission,
+        intake=Intake(limits, fetching(settings.fetch, limits.max_body_bytes)),
         recall=Recall(
             Flights(batcher),
             Memory(settings.cache_bytes) if settings.cache_bytes else None,

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from pythonjsonlogger.json import JsonFormatter
 
-from encoder_server import app, quota, tracing
+from encoder_server import app, fetch_options, quota, tracing
 from encoder_server.argument_types import byte_count as _bytes
 from encoder_server.argument_types import count as _count
 from encoder_server.argument_types import port as _port
@@ -121,6 +121,7 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
             max_video_seconds=options.max_video_seconds,
             deadline_seconds=options.deadline_seconds,
         ),
+        fetch=fetch_options.read(options),
         engines=_engine_settings(options, request_pixels),
         batch_budget=options.batch_budget,
         cache_bytes=options.cache_bytes,
@@ -210,6 +211,7 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     add("--max-frames", type=_count, default=2048, help="frames of one video")
     add("--max-video-seconds", type=_seconds, default=600.0, help="of one video")
     add("--max-audio-seconds", type=_seconds, default=300.0, help="of one sound")
+    fetch_options.add(serve)
     add("--max-connections", type=_count, default=512, help="connections open at a time")
     # Longer than proxies and clients keep an idle connection: who closes first should be the one who would send next.
     add("--idle-seconds", type=_seconds, default=120.0, help="for a connection to send a whole request head")

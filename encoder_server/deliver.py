@@ -6,9 +6,9 @@ Must never: block the event loop with a large copy, pickle, or send part of a re
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
+from encoder_server import aside
 from encoder_server.check import Passed
 from encoder_server.wire import JSON, SAFETENSORS, Form, Origin, render
 
@@ -24,4 +24,5 @@ class Answer:
 async def deliver(form: Form, passed: Passed, origin: Origin) -> Answer:
     """Render the rows of a whole request in the form that its caller asked for."""
     content_type = JSON if form is Form.JSON else SAFETENSORS
-    return Answer(content_type=content_type, body=await asyncio.to_thread(render, form, passed, origin))
+    size = sum(rows.data.nbytes for rows in passed.rows)
+    return Answer(content_type=content_type, body=await aside.run(size, render, form, passed, origin))

@@ -1,6 +1,6 @@
 """Media: from a request's items to bytes that an engine may decode, within limits read from the header.
 
-Place: after admission, before the engine. Blocking: the pipeline calls it in a thread.
+Place: after admission, before the engine. Blocking: `intake` calls it in a thread.
 
 What a header says is read by Pillow for a picture (`pictures`), byte by byte for a sound (`sounds`), and for a video
 file not at all but for its container (`clips`): the parsers of video and audio are native code, and the engine is the
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import binascii
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +55,48 @@ class Body:
     data: bytes
 
 
-def take(body: Body, modalities: Sequence[str], limits: Limits) -> tuple[Medium, ...]:
-    """Return the media of a request's body.
+def measure(modality: str, content: bytes, digest: str, place: str, limits: Limits) -> tuple[Size, int]:
+    """Return a file's size, as far as the front reads its header, and its share of a batch.
+
+    Raises BadMediaError or LimitExceededError, which name `place`.
+    """
+    if modality == "video":
+        try:
+            clips.check(content)
+        except clips.ClipError as wrong:
+            raise BadMediaError(f"{place}: {wrong}") from None
+        return Size(modality=modality), len(content) * clips.PIXELS_PER_BYTE
+    if modality == "audio":
+        try:
+            header = sounds.read(content)
+        except sounds.SoundError as wrong:
+            raise BadMediaError(f"{place}: {wrong}") from None
+        if header.seconds > limits.max_audio_seconds:
+            raise LimitExceededError(
+                f"{place}: {header.seconds:.1f} s of audio; the limit is {limits.max_audio_seconds:g} s"
+            )
+        size = Size(modality=modality, samples=header.samples, rate=header.rate)
+    else:
+        width, height = pictures.measure(content, place, limits.max_pixels)
+        size = Size(modality=modality, width=width, height=height)
+    return size, size.cost
+
+
+Measure = Callable[[str, bytes, str, str, Limits], tuple[Size, int]]
+
+
+def take(body: Body, modalities: Sequence[str], limits: Limits, measure: Measure = measure) -> tuple[Medium, ...]:
+    """Return the media of a request's body; `measure` is this module's, or one that remembers.
 
     Raises BadRequestError, BadMediaError, LimitExceededError or UnsupportedModalityError; each names the item.
     """
-    items = _items(body, limits)
+    return open_all(read(body, limits), modalities, limits, measure)
+
+
+def open_all(
+    items: Sequence[EncodeItem | Part], modalities: Sequence[str], limits: Limits, measure: Measure = measure
+) -> tuple[Medium, ...]:
+    """Return the media of a request's items, as `take` does and with its errors."""
     for index, item in enumerate(items):
         if item.modality not in modalities:
             known = ", ".join(sorted(modalities))
@@ -68,7 +104,7 @@ def take(body: Body, modalities: Sequence[str], limits: Limits) -> tuple[Medium,
     taken: list[Medium] = []
     total = 0
     for index, item in enumerate(items):
-        medium = _open(index, item, limits)
+        medium = _open(index, item, limits, measure)
         total += medium.size.pixels
         if total > limits.max_request_pixels:
             raise LimitExceededError(
@@ -105,30 +141,32 @@ def stated(modality: str, limits: Limits) -> dict[str, Any]:
     return {}
 
 
-def _items(body: Body, limits: Limits) -> Sequence[EncodeItem | Part]:
+def read(body: Body, limits: Limits) -> Sequence[EncodeItem | Part]:
+    """Return the items of a request's body, none of them opened; raises BadRequestError or LimitExceededError."""
     if multipart.is_form(body.content_type):
         return multipart.read_form(body.content_type or "", body.data, limits.max_items)
     return parse(body.data, limits.max_items).items
 
 
-def _open(index: int, item: EncodeItem | Part, limits: Limits) -> Medium:
+def _open(index: int, item: EncodeItem | Part, limits: Limits, measure: Measure) -> Medium:
     place = f"items[{index}]"
     if isinstance(item, EncodeItem) and item.frames is not None:
-        return _open_frames(index, item, item.frames, limits)
+        return _open_frames(index, item, item.frames, limits, measure)
     content = _content(item, place)
-    size, cost = _measure(item.modality, content, place, limits)
+    digest = blake3.blake3(content).hexdigest()
+    size, cost = measure(item.modality, content, digest, place, limits)
     return Medium(
         index=index,
         modality=item.modality,
         contents=(content,),
-        digest=blake3.blake3(content).hexdigest(),
+        digest=digest,
         size=size,
         cost=cost,
         expected_tokens=item.expected_tokens,
     )
 
 
-def _open_frames(index: int, item: EncodeItem, frames: Sequence[str], limits: Limits) -> Medium:
+def _open_frames(index: int, item: EncodeItem, frames: Sequence[str], limits: Limits, measure: Measure) -> Medium:
     """Open a video that comes as pictures, all of one size; the limits of the whole come before the first is read."""
     place = f"items[{index}].frames"
     if len(frames) > limits.max_frames:
@@ -137,11 +175,14 @@ def _open_frames(index: int, item: EncodeItem, frames: Sequence[str], limits: Li
         seconds = len(frames) / item.fps
         raise LimitExceededError(f"{place}: {seconds:.1f} s of video; the limit is {limits.max_video_seconds:g} s")
     contents: list[bytes] = []
+    digests: list[str] = []
     first = (0, 0)
     for at, frame in enumerate(frames):
         where = f"{place}[{at}]"
         contents.append(_filled(_decode(frame, where), where))
-        width, height = pictures.measure(contents[-1], where, limits.max_pixels)
+        digests.append(blake3.blake3(contents[-1]).hexdigest())
+        size, _ = measure("image", contents[-1], digests[-1], where, limits)
+        width, height = size.width, size.height
         first = first if at else (width, height)
         if (width, height) != first:
             raise BadMediaError(f"{where}: {width}x{height}, and the first frame is {first[0]}x{first[1]}")
@@ -151,7 +192,7 @@ def _open_frames(index: int, item: EncodeItem, frames: Sequence[str], limits: Li
                 f" the limit is {limits.max_request_pixels}"
             )
     # The modality is for the cache to add, as for a file.
-    about = ["frames", item.fps, [blake3.blake3(content).hexdigest() for content in contents]]
+    about = ["frames", item.fps, digests]
     size = Size(modality=item.modality, width=first[0], height=first[1], frames=len(frames), fps=item.fps or 0)
     return Medium(
         index=index,
@@ -164,30 +205,6 @@ def _open_frames(index: int, item: EncodeItem, frames: Sequence[str], limits: Li
         cost=size.cost,
         expected_tokens=item.expected_tokens,
     )
-
-
-def _measure(modality: str, content: bytes, place: str, limits: Limits) -> tuple[Size, int]:
-    """Return a file's size, as far as the front reads its header, and its share of a batch."""
-    if modality == "video":
-        try:
-            clips.check(content)
-        except clips.ClipError as wrong:
-            raise BadMediaError(f"{place}: {wrong}") from None
-        return Size(modality=modality), len(content) * clips.PIXELS_PER_BYTE
-    if modality == "audio":
-        try:
-            header = sounds.read(content)
-        except sounds.SoundError as wrong:
-            raise BadMediaError(f"{place}: {wrong}") from None
-        if header.seconds > limits.max_audio_seconds:
-            raise LimitExceededError(
-                f"{place}: {header.seconds:.1f} s of audio; the limit is {limits.max_audio_seconds:g} s"
-            )
-        size = Size(modality=modality, samples=header.samples, rate=header.rate)
-    else:
-        width, height = pictures.measure(content, place, limits.max_pixels)
-        size = Size(modality=modality, width=width, height=height)
-    return size, size.cost
 
 
 def _content(item: EncodeItem | Part, place: str) -> bytes:

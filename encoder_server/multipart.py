@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import email
 import email.message
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -35,14 +36,17 @@ def is_form(content_type: str | None) -> bool:
     return content_type is not None and content_type.split(";")[0].strip().lower() == FORM
 
 
+def has_at_most(parts: int, body: bytes) -> bool:
+    """Return whether a form in `body` can have no more than so many parts; a quick look, which reads none of them."""
+    return body.count(b"\r\n\r\n") <= parts
+
+
 def read_form(content_type: str, body: bytes, max_items: int) -> list[Part]:
     """Return the media in a form's body.
 
     Raises BadRequestError that names the part, or LimitExceededError for more than `max_items` of them.
     """
-    stated = email.message.Message()
-    stated["Content-Type"] = content_type.replace("\r", " ").replace("\n", " ")
-    boundary = _read(stated.get_boundary, "")
+    boundary = _boundary(content_type)
     if not 0 < len(boundary) <= _LONGEST_BOUNDARY or not boundary.isascii():
         raise BadRequestError("body: the form's Content-Type states no boundary")
     # One piece before the first delimiter, one for each item, and what is behind the last.
@@ -61,14 +65,37 @@ def _part(piece: bytes, place: str) -> Part:
     head, blank, content = piece.partition(b"\r\n\r\n")
     if not blank or len(head) > _LONGEST_HEAD:
         raise BadRequestError(f"{place}: the part has no end of its headers, or too many")
+    try:
+        modality, expected_tokens = _head(head)
+    except _WrongHeadError as wrong:
+        raise BadRequestError(f"{place}{wrong}") from None
+    return Part(modality=modality, content=content, expected_tokens=expected_tokens)
+
+
+class _WrongHeadError(Exception):
+    """What is wrong with a part's headers, to follow the part's place."""
+
+
+# Parsed by the library at the cost of all else that is done for a request whose rows are known; and a client sends the
+# same few again and again.
+@functools.lru_cache(256)
+def _boundary(content_type: str) -> str:
+    stated = email.message.Message()
+    stated["Content-Type"] = content_type.replace("\r", " ").replace("\n", " ")
+    return _read(stated.get_boundary, "")
+
+
+@functools.lru_cache(256)
+def _head(head: bytes) -> tuple[str, int | None]:
+    """Return the modality and the expected tokens that a part's headers state; raises _WrongHeadError."""
     headers = email.message_from_bytes(head.lstrip() + b"\r\n\r\n")
     if _read(headers.get_param, "name", header="content-disposition") != ITEM:
-        raise BadRequestError(f"{place}: the part must be named {ITEM}")
+        raise _WrongHeadError(f": the part must be named {ITEM}")
     if "content-type" not in headers:
-        raise BadRequestError(f"{place}: the part needs a Content-Type; its main type is the modality")
+        raise _WrongHeadError(": the part needs a Content-Type; its main type is the modality")
     if str(headers.get("content-transfer-encoding", "")).strip().lower() not in _PLAIN_ENCODINGS:
-        raise BadRequestError(f"{place}: the part must hold the medium's own bytes, not an encoding of them")
-    return Part(modality=headers.get_content_maintype(), content=content, expected_tokens=_tokens(headers, place))
+        raise _WrongHeadError(": the part must hold the medium's own bytes, not an encoding of them")
+    return headers.get_content_maintype(), _tokens(headers)
 
 
 def _read(reader: Callable[..., object], *asked: str, **named: str) -> str:
@@ -81,13 +108,13 @@ def _read(reader: Callable[..., object], *asked: str, **named: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _tokens(headers: email.message.Message, place: str) -> int | None:
+def _tokens(headers: email.message.Message) -> int | None:
     text = headers.get(EXPECTED_TOKENS)
     if text is None:
         return None
     digits = str(text).strip()
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= 10 and int(digits) < 2**31):
-        raise BadRequestError(f"{place}.expected_tokens must be a whole number")
+        raise _WrongHeadError(".expected_tokens must be a whole number")
     return int(digits)
 
 

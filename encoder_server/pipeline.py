@@ -20,6 +20,7 @@ from encoder_server.engine.messages import Measured
 from encoder_server.errors import InternalError, PromiseTimeoutError, RequestTimeoutError
 from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
+from encoder_server.intake import Intake
 from encoder_server.media import Medium
 from encoder_server.recall import Recall
 from encoder_server.replica import Replica
@@ -54,6 +55,7 @@ class Pipeline:
     limits: Limits
     revision: str
     admission: Admission
+    intake: Intake
     recall: Recall
     replica: Replica
     evidence: Evidence
@@ -67,7 +69,7 @@ class Pipeline:
             try:
                 async with asyncio.timeout_at(permit.deadline):
                     measured, origin = self._measured(), self._origin(call)
-                    items = await self._take(call, body, measured)
+                    items = await self._take(call, body, permit, measured)
                     del body  # Held on to, each medium would be there twice.
                     with await self._recall(call, items, measured, origin, permit) as encoding:
                         await self._promise(call, form, encoding, measured)
@@ -90,9 +92,9 @@ class Pipeline:
         permit.resize(len(body.data))
         return body
 
-    async def _take(self, call: Call, body: media.Body, measured: Measured) -> Sequence[Medium]:
+    async def _take(self, call: Call, body: media.Body, permit: Permit, measured: Measured) -> Sequence[Medium]:
         with call.trail.stage("media"):
-            return await asyncio.to_thread(media.take, body, tuple(measured.declared), self.limits)
+            return await self.intake.take(body, tuple(measured.declared), permit)
 
     async def _recall(
         self, call: Call, items: Sequence[Medium], measured: Measured, origin: wire.Origin, permit: Permit

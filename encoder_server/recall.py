@@ -12,7 +12,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from encoder_server import cache
+from encoder_server import aside, cache
 from encoder_server.cache import Entry, Memory
 from encoder_server.check import Batch, Passed, check_batch
 from encoder_server.encoding import Encoding, Hit, Outcome, Pending
@@ -61,8 +61,8 @@ class Recall:
         """
         keys = self._keys(media, measured, fingerprint, revision)
         entries = self._find(keys)
-        # In a thread, because a checksum is over all of the rows.
-        found = await asyncio.to_thread(_read, entries) if entries else {}
+        # A checksum is over all of the rows.
+        found = await aside.run(sum(entry.size for entry in entries.values()), _read, entries) if entries else {}
         if self._evidence_is_due() and found:
             found.popitem()
         hits: dict[int, Hit] = {}
@@ -158,7 +158,7 @@ def _as_batch(medium: Medium, entry: Entry) -> Batch:
     output = Output(index=index, modality=modality, shape=entry.shape, dtype=entry.dtype, finite=True, blob=0)
     return Batch(
         asked={index: modality},
-        promises=(replace(entry.promise, index=index),),
+        promises=(entry.promise if entry.promise.index == index else replace(entry.promise, index=index),),
         outputs=(output,),
         blobs=(memoryview(entry.data),),
         failures=(),

@@ -126,13 +126,14 @@ async def _identity(request: web.Request) -> web.Response:
 
 
 async def _limits(request: web.Request) -> web.Response:
-    limits = request.app[keys.SETTINGS].limits
+    limits, fetch = request.app[keys.SETTINGS].limits, request.app[keys.SETTINGS].fetch
     measured = request.app[keys.REPLICA].measured
     modalities = [] if measured is None else sorted(measured.declared)
     return _json(
         {
             "modalities": modalities,
             "formats": list(pictures.FORMATS),
+            "urls": ["data"] if fetch is None else ["data", "http", "https"],
             "maxItems": limits.max_items,
             "maxPixels": limits.max_pixels,
             "maxRequestPixels": limits.max_request_pixels,

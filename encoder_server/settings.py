@@ -40,6 +40,15 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """From where media are fetched: `hosts` ("name" or "name:port"), private ones too, or, where it is empty, whatever
+    is on the public internet. A request's media have come after `seconds`."""
+
+    hosts: frozenset[str]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
     """Which engines to run: `count` processes, each started with `arguments`.
 
@@ -63,6 +72,7 @@ class Settings:
 
     `expected_identity` None: nothing to compare with, a passing probe admits. `pod_directory` None: no
     labels or annotations, so never cordoned and no orders. `pod_name` and `pod_uid` are empty outside a pool.
+    `fetch` None: no URL is fetched.
     `batch_budget` is in pixels; None: as an engine measures. `cache_bytes` 0: no cache;
     an item is encoded at least every `evidence_seconds`, while any are asked for. At most `max_connections` are kept
     open; one on which no request's head has come whole for `idle_seconds` is closed. `traces`: whether spans are sent.
@@ -77,6 +87,7 @@ class Settings:
     pod_uid: str
     log_level: str
     limits: Limits
+    fetch: FetchSettings | None
     engines: EngineSettings
     batch_budget: int | None
     cache_bytes: int

@@ -6,11 +6,9 @@ Must never: be opened before the request was validated, or be left without its s
 
 from __future__ import annotations
 
-import uuid
-
 from aiohttp import web
 
-from encoder_server import keys, wire
+from encoder_server import ids, keys, wire
 from encoder_server.lifecycle import State
 from encoder_server.multipart import render_end, render_part
 
@@ -20,7 +18,7 @@ class Stream:
 
     def __init__(self, request: web.Request) -> None:
         self._request = request
-        self._boundary = uuid.uuid4().hex
+        self._boundary = ids.fresh()
         content_type = f'{wire.MULTIPART}; boundary="{self._boundary}"'
         self.response = web.StreamResponse(headers={"Content-Type": content_type})
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
+import orjson
 import pydantic
 from pydantic_core import PydanticCustomError
 
@@ -48,8 +49,9 @@ class Form(Enum):
 
 
 class EncodeItem(pydantic.BaseModel):
-    """One medium: exactly one of `data` (base64), `url` (data: only) and `frames` (of a video: pictures in base64, of
-    which `fps` are shown in a second, where that is known). `expected_tokens` is the caller's count."""
+    """One medium: exactly one of `data` (base64), `url` (data:, or where media are fetched http: and https: too) and
+    `frames` (of a video: pictures in base64, of which `fps` are shown in a second, where that is known).
+    `expected_tokens` is the caller's count."""
 
     model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -173,7 +175,11 @@ def render(form: Form, passed: Passed, origin: Origin) -> bytes:
 
 def render_promises(promises: Sequence[Promise], origin: Origin) -> bytes:
     """Return the first part of the multipart form: what each item will become."""
-    return json.dumps(asdict(origin) | {"items": [_item(promise) for promise in promises]}).encode()
+    return orjson.dumps(_about(origin) | {"items": [_item(promise) for promise in promises]})
+
+
+def _about(origin: Origin) -> dict[str, Any]:
+    return {"request_id": origin.request_id, "fingerprint": origin.fingerprint, "revision": origin.revision}
 
 
 def _item(promise: Promise) -> dict[str, Any]:
@@ -195,7 +201,7 @@ def _render_json(passed: Passed, origin: Origin) -> bytes:
         }
         for rows in passed.rows
     ]
-    return json.dumps(asdict(origin) | {"items": items}).encode()
+    return orjson.dumps(_about(origin) | {"items": items})
 
 
 def _render_safetensors(passed: Passed, origin: Origin) -> bytes:
@@ -203,7 +209,7 @@ def _render_safetensors(passed: Passed, origin: Origin) -> bytes:
 
     The library would need an array library that knows bfloat16, and the format is these ten lines.
     """
-    metadata = asdict(origin) | {"items": json.dumps([_item(rows.promise) for rows in passed.rows])}
+    metadata = _about(origin) | {"items": orjson.dumps([_item(rows.promise) for rows in passed.rows]).decode()}
     head: dict[str, Any] = {"__metadata__": metadata}
     start = 0
     for rows in passed.rows:
@@ -214,7 +220,7 @@ def _render_safetensors(passed: Passed, origin: Origin) -> bytes:
             "data_offsets": [start, end],
         }
         start = end
-    encoded = json.dumps(head).encode()
+    encoded = orjson.dumps(head)
     encoded += b" " * (-len(encoded) % 8)
     return b"".join((len(encoded).to_bytes(8, "little"), encoded, *(rows.data for rows in passed.rows)))
 

@@ -63,6 +63,18 @@ class Fields:
             raise self.error(name, f"must be {expected}")
         return value
 
+    def texts(self, name: str, pattern: str, expected: str) -> tuple[str, ...]:
+        """A list of texts that each match all of `pattern`, which `expected` says in words; absent: none."""
+        values = self._values.get(name)
+        if values is None:
+            return ()
+        if not isinstance(values, list) or not values:
+            raise self.error(name, "must be a list that is not empty")
+        for index, each in enumerate(values):
+            if not isinstance(each, str) or not re.fullmatch(pattern, each):
+                raise self.error(f"{name}[{index}]", f"must be {expected}")
+        return tuple(values)
+
     def integer(self, name: str, low: int, high: int) -> int:
         """An integer from low to high."""
         value = self._required(name)

@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from encoder_operator import vocabulary
-from encoder_operator.spec import ClaimSource, Device, LocalSource, PoolSpec, Source
+from encoder_operator.spec import ClaimSource, Device, LocalSource, PoolSpec, Source, UrlFetch
 
 # A pod's name is its Deployment's name, a hash of the template (up to 10) and 5 random characters, with two
 # hyphens, within 63.
@@ -51,6 +51,8 @@ def revision_hash(spec: PoolSpec) -> str:
         }
     if spec.server.device is not Device.AUTO:
         content["device"] = spec.server.device.value
+    if spec.server.fetch.url_fetch is not UrlFetch.DENY:
+        content["urlFetch"] = [spec.server.fetch.url_fetch.value, *spec.server.fetch.hosts]
     if spec.cache.memory_bytes:
         content["cacheMemory"] = spec.cache.memory_bytes
     return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")))

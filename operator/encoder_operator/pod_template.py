@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from encoder_operator import names, vocabulary
-from encoder_operator.spec import ClaimSource, EncoderPool, LocalSource, ModalitySpec, Source, runs_on_cuda
+from encoder_operator.spec import (
+    ClaimSource,
+    EncoderPool,
+    LocalSource,
+    ModalitySpec,
+    Source,
+    UrlFetch,
+    runs_on_cuda,
+)
 
 JsonObject = dict[str, Any]
 
@@ -117,6 +125,10 @@ def _arguments(pool: EncoderPool, revision: str) -> list[str]:
         arguments.append(f"--processor={_path(spec.model.processor, vocabulary.MOUNT_PROCESSOR)}")
     if spec.cache.memory_bytes:
         arguments.append(f"--cache-bytes={spec.cache.memory_bytes}")
+    if spec.server.fetch.url_fetch is UrlFetch.PUBLIC:
+        arguments.append("--fetch-public")
+    if spec.server.fetch.url_fetch is UrlFetch.LISTED:
+        arguments.append(f"--fetch-hosts={','.join(spec.server.fetch.hosts)}")
     if runs_on_cuda(spec.server.device, spec.accelerator):
         arguments.append("--device=cuda")
     return arguments

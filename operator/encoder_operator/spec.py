@@ -13,6 +13,7 @@ from typing import Any
 
 from encoder_operator import vocabulary
 from encoder_operator.fields import Fields
+from encoder_operator.spec_fetch import FetchSpec, UrlFetch, parse_fetch
 from encoder_operator.spec_model import (
     ClaimSource,
     IdentityPolicy,
@@ -42,6 +43,7 @@ __all__ = [
     "Device",
     "DisruptionSpec",
     "EncoderPool",
+    "FetchSpec",
     "IdentityPolicy",
     "IdentitySpec",
     "IntegritySpec",
@@ -58,6 +60,7 @@ __all__ = [
     "Share",
     "Source",
     "Strategy",
+    "UrlFetch",
     "parse",
     "runs_on_cuda",
 ]
@@ -77,11 +80,13 @@ class ModalitySpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSpec:
-    """spec.server: the device, requests in flight for each replica, and seconds until a request's deadline."""
+    """spec.server: the device, requests in flight for each replica, seconds until a request's deadline, and from where
+    media are fetched."""
 
     device: Device
     max_in_flight: int
     deadline_seconds: int
+    fetch: FetchSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +197,7 @@ def _spec(spec: Fields) -> PoolSpec:
             device=server.choice("device", Device),
             max_in_flight=server.integer("maxInFlight", 1, 65536),
             deadline_seconds=server.integer("deadlineSeconds", 1, 3600),
+            fetch=parse_fetch(server),
         ),
         cache=CacheSpec(memory_bytes=spec.object("cache").byte_count("memory")),
         rollout=parse_rollout(spec.object("rollout")),

@@ -57,6 +57,12 @@ def test_a_processor_on_a_claim_is_mounted_and_named_and_a_cache_is_sized() -> N
     assert by_name(the_pod(pool)["volumes"])["processor"]["persistentVolumeClaim"]["claimName"] == "processors"
 
 
+@pytest.mark.parametrize(("url_fetch", "argument"), POD["fetchArgs"].items())
+def test_from_where_media_are_fetched_is_said_where_any_are(url_fetch: str, argument: str) -> None:
+    hosts = {"urlFetchHosts": ["media.storage.svc:9000", "[fd00::7]"]} if url_fetch == "Listed" else {}
+    assert the_container(a_pool(server={"urlFetch": url_fetch} | hosts))["args"] == [*POD["args"], argument]
+
+
 def test_a_model_inside_the_image_is_served_from_its_path_without_a_volume() -> None:
     pool = a_pool(model={"source": {"local": {"path": "/models/x"}}})
     assert the_container(pool)["args"][:2] == ["serve", "/models/x"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from encoder_server import cli, downward, errors
 from encoder_server.lifecycle import State
 from encoder_server.metrics import CODES, Metrics
+from encoder_server.settings import FetchSettings
 
 HERE = Path(__file__).parent
 WIRE, METRICS, POD, WORDS, ORDERS = (
@@ -76,8 +77,18 @@ def test_the_operators_arguments_are_understood(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "pod")
 
 
+def test_from_where_media_are_fetched_is_understood(tmp_path: Path) -> None:
+    def fetched(argument: str) -> FetchSettings | None:
+        return cli.read_settings(["serve", str(tmp_path), argument], {}).fetch
+
+    hosts = frozenset({"[fd00::7]", "media.storage.svc:9000"})
+    assert fetched(POD["fetchArgs"]["Public"]) == FetchSettings(hosts=frozenset(), seconds=10)
+    assert fetched(POD["fetchArgs"]["Listed"]) == FetchSettings(hosts=hosts, seconds=10)
+
+
 def test_the_directory_alone_is_enough(tmp_path: Path) -> None:
     settings = cli.read_settings(["serve", str(tmp_path)], {})
+    assert settings.fetch is None
     assert (settings.expected_identity, settings.pod_directory, settings.host) == (None, None, "127.0.0.1")
     assert settings.engines.count >= 1
 

@@ -36,6 +36,8 @@ def test_a_revision_hash_is_the_same_in_every_release() -> None:
         {"server": {"maxInFlight": 1}},
         {"server": {"deadlineSeconds": 1}},
         {"server": {"device": "CUDA"}},
+        {"server": {"urlFetch": "Public"}},
+        {"server": {"urlFetch": "Listed", "urlFetchHosts": ["media.storage.svc"]}},
         {"accelerator": {"resourceName": "nvidia.com/gpu"}},
     ],
     ids=str,

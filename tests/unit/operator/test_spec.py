@@ -16,7 +16,12 @@ def test_a_pool_is_read_with_the_defaults_of_the_schema() -> None:
     assert pool.spec.model.identity.policy is spec.IdentityPolicy.LEARN
     assert pool.spec.modalities == (spec.ModalitySpec(type="image", max_pixels=16777216, max_items=16),)
     assert (pool.spec.replicas, pool.spec.image_pull_policy, pool.spec.resources) == (1, "IfNotPresent", {})
-    assert pool.spec.server == spec.ServerSpec(device=spec.Device.AUTO, max_in_flight=64, deadline_seconds=60)
+    assert pool.spec.server == spec.ServerSpec(
+        device=spec.Device.AUTO,
+        max_in_flight=64,
+        deadline_seconds=60,
+        fetch=spec.FetchSpec(url_fetch=spec.UrlFetch.DENY, hosts=()),
+    )
     assert pool.spec.quarantine == spec.QuarantineSpec(
         mode=spec.Mode.REPAIR,
         max_cordoned=spec.Share(count=None, per_cent=20),

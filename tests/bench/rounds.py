@@ -1,0 +1,82 @@
+"""Rounds: the other side, ours, the other side, ours: whatever the machine does meanwhile, it does to both."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.bench.scenarios import Scenario
+from tests.bench.sides import Running
+from tests.bench.statistics import Measured, Spread, cpu_ratios, rate_ratios
+
+_WARM_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What came of one scenario, round by round."""
+
+    name: str
+    title: str
+    target: float
+    ours_title: str
+    other_title: str
+    ours: list[Measured]
+    other: list[Measured]
+
+    @property
+    def rate(self) -> Spread:
+        """Our rate, as a share of the other's."""
+        return rate_ratios(self.ours, self.other)
+
+    @property
+    def cpu(self) -> Spread:
+        """The other's CPU time for an item, as a share of ours."""
+        return cpu_ratios(self.ours, self.other)
+
+    @property
+    def errors(self) -> int:
+        """Answers that were errors, on either side."""
+        return sum(each.errors for each in (*self.ours, *self.other))
+
+    def passed(self, by: str) -> bool:
+        """Whether the median reaches the target, by `rate` or by `cpu`, and nothing failed."""
+        return (self.cpu if by == "cpu" else self.rate).median >= self.target and not self.errors
+
+
+class SideError(Exception):
+    """A side answers with errors, or not at all."""
+
+
+def run(scenario: Scenario, rounds: int, seconds: float, folder: Path, say: Callable[[str], None]) -> Result:
+    """Start both sides, and measure them in turn; an idle side costs the other nothing."""
+    ours: list[Measured] = []
+    other: list[Measured] = []
+    with scenario.other.start(folder) as theirs, scenario.ours.start(folder) as mine:
+        for side in (theirs, mine):
+            _warm_up(side)
+        for number in range(rounds):
+            other.append(theirs.measure(seconds))
+            ours.append(mine.measure(seconds))
+            say(f"round {number + 1}: {ours[-1].rate:.0f}/s of {other[-1].rate:.0f}/s")
+    return Result(
+        name=scenario.name,
+        title=scenario.title,
+        target=scenario.target,
+        ours_title=scenario.ours.title,
+        other_title=scenario.other.title,
+        ours=ours,
+        other=other,
+    )
+
+
+def _warm_up(side: Running) -> None:
+    """Send until all is answered: some peers accept before their model is loaded."""
+    end = time.monotonic() + _WARM_SECONDS
+    while time.monotonic() < end:
+        measured = side.measure(1)
+        if measured.items and not measured.errors:
+            return
+    raise SideError("it answers with errors; see the logs")
