@@ -126,3 +126,10 @@ def test_the_pixel_limit_is_named_and_the_last_allowed_pixel_passes() -> None:
         decode_picture(data, max_pixels=4999)
     with pytest.raises(BadMediaError, match="1000 pixels"):
         decode_picture(data, max_pixels=1000)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 5000), (5000, 1), (2, 3), (3, 2)])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "GIF"])
+def test_thin_and_tiny_pictures_keep_their_size(kind: str, size: tuple[int, int]) -> None:
+    data = file(Image.new("RGB", size, RED), kind)
+    assert decode_picture(data, max_pixels=10_000).pixels.shape == (size[1], size[0], 3)

@@ -1,9 +1,12 @@
 """What failed checks leave behind: counted once, remembered within bounds."""
 
+from dataclasses import replace
+
 import pytest
 
 from encoder_server.check import Batch, Passed, Result, Violation
 from encoder_server.encoding import Outcome
+from encoder_server.engine.messages import Failure
 from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
 from encoder_server.media import Medium
@@ -74,3 +77,28 @@ def test_who_shares_a_failed_item_adds_no_evidence(metrics: Metrics, evidence: E
     labels = {"modality": "image", "result": "count"}
     assert sample(metrics, "encoder_token_checks_total", source="fresh", **labels) == 0
     assert sample(metrics, "encoder_token_checks_total", source="cached", **labels) == 1
+
+
+@pytest.mark.parametrize(
+    ("told", "measures"),
+    [
+        (Size(modality="audio", samples=8_000, rate=16_000), {"samples": 8_000, "rate": 16_000}),
+        (
+            Size(modality="video", width=64, height=48, frames=5, fps=2.5),
+            {"width": 64, "height": 48, "frames": 5, "fps": 2.5},
+        ),
+        (None, {}),
+    ],
+)
+def test_a_violation_is_remembered_by_the_size_that_the_engine_decoded(
+    evidence: Evidence, told: Size | None, measures: dict[str, float]
+) -> None:
+    modality = "video" if told is None else told.modality
+    sent = replace(medium("a"), modality=modality, size=Size(modality=modality))
+    failure = Failure(index=0, modality=modality, code="layout", detail="shapes", size=told)
+    batch = Batch(asked={0: modality}, promises=(), outputs=(), blobs=(), failures=(failure,))
+    outcome = Outcome(medium=sent, key=None, batch=batch, fresh=True)
+    evidence.take(outcome, Passed(rows=()), [replace(violation(), modality=modality)], BEARINGS)
+    (remembered,) = evidence.recent
+    about = ("modality", "grid", "promised", "produced", "result", "at")
+    assert {name: value for name, value in remembered.items() if name not in about} == measures
