@@ -57,6 +57,11 @@ class Batcher:
         """How many requests and probes wait for an engine."""
         return sum(batch.wanted for batch in self._first) + sum(any(job.wanted for job in turn) for turn in self._turns)
 
+    @property
+    def idle(self) -> int:
+        """How many engines wait for something to do."""
+        return sum(not taker.done() for taker in self._takers)
+
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue one caller's jobs; they fail at once where no engine is expected in time."""
         if jobs:

@@ -118,6 +118,7 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
         batch_budget=options.batch_budget,
         cache_bytes=options.cache_bytes,
         evidence_seconds=options.evidence_seconds,
+        probe_period_seconds=options.probe_period_seconds,
         max_connections=options.max_connections,
         idle_seconds=options.idle_seconds,
     )
@@ -199,8 +200,9 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     # Longer than proxies and clients keep an idle connection: who closes first should be the one who would send next.
     add("--idle-seconds", type=_seconds, default=120.0, help="for a connection to send a whole request head")
     add("--batch-budget", type=_count, help="pixels of one batch of several requests (default: as the encoder says)")
-    add("--cache-bytes", type=_bytes, default=0, help="bytes of embeddings kept in memory; 0: none")
+    add("--cache-bytes", type=_or_zero(_count), default=0, help="bytes of embeddings kept in memory; 0: none")
     add("--evidence-seconds", type=_seconds, default=1.0, help="longest without encoding what could be recalled")
+    add("--probe-period-seconds", type=_or_zero(_seconds), default=300.0, help="between golden probes; 0: none")
     add("--deadline-seconds", type=_seconds, default=60.0, help="from admission to the answer")
     add("--load-seconds", type=_seconds, default=1800.0, help="for an engine to load and probe the model")
     add("--grace-seconds", type=_seconds, default=5.0, help="beyond the deadline, before a stuck engine is killed")
@@ -219,8 +221,8 @@ def _count(text: str) -> int:
     return value
 
 
-def _bytes(text: str) -> int:
-    return 0 if text == "0" else _count(text)
+def _or_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
+    return lambda text: 0 if text == "0" else kind(text)
 
 
 def _port(text: str) -> int:

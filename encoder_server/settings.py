@@ -49,7 +49,8 @@ class Settings:
     labels or annotations, so never cordoned and no orders. `pod_name` and `pod_uid` are empty outside a pool.
     `batch_budget` is in pixels; None: as the encoder says. `cache_bytes` 0: no cache;
     an item is encoded at least every `evidence_seconds`, while any are asked for. At most `max_connections` are kept
-    open; one on which no request's head has come whole for `idle_seconds` is closed.
+    open; one on which no request's head has come whole for `idle_seconds` is closed. The golden probe is run every
+    `probe_period_seconds`; 0: at start and on order alone.
     """
 
     host: str
@@ -65,5 +66,6 @@ class Settings:
     batch_budget: int | None
     cache_bytes: int
     evidence_seconds: float
+    probe_period_seconds: float
     max_connections: int
     idle_seconds: float

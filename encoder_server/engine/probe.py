@@ -30,6 +30,23 @@ GOLDEN = (
     Size(modality="image", width=200, height=150),
 )
 
+# Never encoded, for a large picture costs what a hundred small ones do: what the processor alone promises for them. A
+# limit of pixels, a rule of rounding or a number of tiles that the code has, and no setting tells, shows in these.
+PROMISED = (
+    Size(modality="image", width=20, height=28),
+    Size(modality="image", width=1111, height=37),
+    Size(modality="image", width=777, height=1001),
+    Size(modality="image", width=1600, height=1200),
+    Size(modality="image", width=2048, height=2048),
+)
+
+
+def plain(size: Size) -> bytes:
+    """Draw a black picture of this size, as a PNG file: for what depends on the size alone."""
+    file = io.BytesIO()
+    Image.new("RGB", (size.width, size.height)).save(file, format="PNG", compress_level=1)
+    return file.getvalue()
+
 
 def synthetic(size: Size) -> bytes:
     """Draw the picture of this size: two ramps and noise in blocks of 4, as a PNG file."""

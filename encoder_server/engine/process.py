@@ -75,7 +75,8 @@ def _serve(sock: socket.socket, pipeline: Pipeline, received: Received) -> bool:
         case Encode():
             _encode(sock, pipeline, message, received.blobs)
         case Probe():
-            send(sock, Probed(batch=message.batch, items=pipeline.probe(message.sizes)))
+            items, signature = pipeline.probe(message.sizes)
+            send(sock, Probed(batch=message.batch, items=items, signature=signature))
         case Stop():
             return False
         case _:
