@@ -37,9 +37,10 @@ def test_the_server_is_started_with_the_agreed_arguments() -> None:
     assert the_container(a_pool())["args"] == POD["args"]
 
 
-def test_a_processor_on_a_claim_is_mounted_and_named_and_a_cache_is_sized() -> None:
+def test_a_processor_on_a_claim_is_mounted_and_named_a_cache_sized_and_a_probe_timed() -> None:
     processor = {"persistentVolumeClaim": {"claimName": "processors"}}
-    pool = a_pool(model=CLAIM | {"processor": processor}, cache={"memory": "512Mi"})
+    integrity = {"probePeriodSeconds": 60}
+    pool = a_pool(model=CLAIM | {"processor": processor}, cache={"memory": "512Mi"}, integrity=integrity)
     container = the_container(pool)
     assert container["args"] == POD["args"] + POD["optionalArgs"]
     assert {"name": "processor", "mountPath": "/processor", "readOnly": True} in container["volumeMounts"]

@@ -68,6 +68,7 @@ def test_the_operators_arguments_are_understood(tmp_path: Path) -> None:
     settings = cli.read_settings(arguments, {"POD_NAME": "vision-1", "POD_UID": "0b6b"})
     assert (settings.host, settings.port, settings.revision) == ("0.0.0.0", 8000, POD["revision"])
     assert str(settings.expected_identity) == f"/etc/encoderpool/expected/{POD['revision']}.json"
+    assert settings.probe_period_seconds == 60
     assert (settings.limits.max_in_flight, settings.limits.deadline_seconds) == (64, 60)
     assert f"--processor={tmp_path / 'processor'}" in settings.engines.arguments
     assert (settings.pod_name, settings.pod_uid) == ("vision-1", "0b6b")
@@ -78,6 +79,7 @@ def test_the_directory_alone_is_enough(tmp_path: Path) -> None:
     settings = cli.read_settings(["serve", str(tmp_path)], {})
     assert (settings.expected_identity, settings.pod_directory, settings.host) == (None, None, "127.0.0.1")
     assert settings.engines.count >= 1
+    assert settings.probe_period_seconds == POD["probePeriodSeconds"]
 
 
 def test_states_and_words_are_the_contracts() -> None:
