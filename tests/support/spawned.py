@@ -34,7 +34,9 @@ class Answer:
 class Engine:
     """An engine that is loading; `greeting` waits until it is ready."""
 
-    def __init__(self, *arguments: str, python_path: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, *arguments: str, python_path: Sequence[Path] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         path = os.pathsep.join(str(part) for part in (*python_path, ROOT))
         with theirs:
@@ -42,7 +44,7 @@ class Engine:
                 [sys.executable, "-m", "encoder_server.engine", "--fd", str(theirs.fileno()), *arguments],
                 pass_fds=(theirs.fileno(),),
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": path},
+                env={**os.environ, "PYTHONPATH": path, **(environment or {})},
             )
         self._greeting: messages.Message | None = None
 
