@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from encoder_server.engine import messages
 
 ROOT = Path(__file__).parents[2]
-# Importing torch alone takes ten seconds of a busy machine.
-LOADING_SECONDS = 100.0
+# Importing torch alone takes ten seconds of a processor, and a busy machine gives a fraction of one.
+LOADING_SECONDS = 300.0
 ANSWER_SECONDS = 30.0
 
 
