@@ -118,18 +118,26 @@ class ItemBatch:
 
     @property
     def blobs(self) -> Sequence[bytes]:
-        """The media, in the order of the message's items."""
-        return [job.medium.content for job in self.jobs]
+        """The media, in the order of the message's items; frames of a list each by itself."""
+        return [content for job in self.jobs for content in job.medium.contents]
 
     def message(self, number: int) -> messages.Encode:
         """Return the message that asks an engine for this batch; an item's index is its place in it."""
-        items = tuple(
-            messages.Item(
-                index=place, modality=job.medium.modality, blob=place, expected_tokens=job.medium.expected_tokens
+        items, blob = [], 0
+        for place, job in enumerate(self.jobs):
+            medium = job.medium
+            items.append(
+                messages.Item(
+                    index=place,
+                    modality=medium.modality,
+                    blob=blob,
+                    frames=len(medium.contents) if medium.listed else 0,
+                    fps=medium.fps,
+                    expected_tokens=medium.expected_tokens,
+                )
             )
-            for place, job in enumerate(self.jobs)
-        )
-        return messages.Encode(batch=number, items=items)
+            blob += len(medium.contents)
+        return messages.Encode(batch=number, items=tuple(items))
 
     def publish(self, promised: messages.Promised) -> None:
         """Give each job its promise."""

@@ -27,8 +27,8 @@ _LEAST_COST = 64 * 64
 
 
 def cost(job: Job) -> int:
-    """Return what a job costs: pixels, as its header says."""
-    return max(_LEAST_COST, job.medium.width * job.medium.height)
+    """Return what a job costs: pixels, as its header says, or what counts as so many."""
+    return max(_LEAST_COST, job.medium.cost)
 
 
 class Batcher:

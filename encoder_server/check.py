@@ -182,7 +182,7 @@ def _from_failure(failure: Failure) -> Violation:
 
 def describe_probe_item(item: ProbeItem) -> str:
     """Say what is wrong with a probe's item, in the words of a failed request."""
-    place = f"{item.modality} {item.width}x{item.height}, item {item.index}"
+    place = f"{item.words}, item {item.index}"
     texts = {
         "width": "rows are not as wide as the encoder declares",
         "dtype": "rows are not of the dtype that the encoder declares",

@@ -21,6 +21,11 @@ from typing import NoReturn
 from pythonjsonlogger.json import JsonFormatter
 
 from encoder_server import app, quota
+from encoder_server.argument_types import byte_count as _bytes
+from encoder_server.argument_types import count as _count
+from encoder_server.argument_types import period as _period
+from encoder_server.argument_types import port as _port
+from encoder_server.argument_types import seconds as _seconds
 from encoder_server.conformance import options as check_options
 from encoder_server.layouts import FAMILIES
 from encoder_server.settings import EngineSettings, Limits, Settings
@@ -112,9 +117,12 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
             max_items=options.max_items,
             max_pixels=options.max_pixels,
             max_request_pixels=request_pixels,
+            max_frames=options.max_frames,
+            max_audio_seconds=options.max_audio_seconds,
+            max_video_seconds=options.max_video_seconds,
             deadline_seconds=options.deadline_seconds,
         ),
-        engines=_engine_settings(options),
+        engines=_engine_settings(options, request_pixels),
         batch_budget=options.batch_budget,
         cache_bytes=options.cache_bytes,
         evidence_seconds=options.evidence_seconds,
@@ -124,7 +132,7 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
     )
 
 
-def _engine_settings(options: argparse.Namespace) -> EngineSettings:
+def _engine_settings(options: argparse.Namespace, request_pixels: int) -> EngineSettings:
     arguments = [f"--model={options.directory}", f"--encoder={options.encoder}"]
     if options.processor is not None:
         arguments.append(f"--processor={options.processor}")
@@ -133,6 +141,10 @@ def _engine_settings(options: argparse.Namespace) -> EngineSettings:
         f"--device={options.device}",
         f"--dtype={options.dtype}",
         f"--max-pixels={options.max_pixels}",
+        f"--max-clip-pixels={request_pixels}",
+        f"--max-frames={options.max_frames}",
+        f"--max-audio-seconds={options.max_audio_seconds}",
+        f"--max-video-seconds={options.max_video_seconds}",
     ]
     default = quota.engines_for(quota.cpus()) if options.device == "cpu" else 1
     return EngineSettings(
@@ -194,51 +206,24 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     add("--max-in-flight-bytes", type=_count, default=512 * 2**20, help="their bodies' bytes together")
     add("--max-body-bytes", type=_count, default=64 * 2**20, help="bytes of one request's body")
     add("--max-items", type=_count, default=16, help="items in one request")
-    add("--max-pixels", type=_count, default=16_777_216, help="pixels of one picture")
-    add("--max-request-pixels", type=_count, help="pixels of one request's pictures (default: 4 times --max-pixels)")
+    add("--max-pixels", type=_count, default=16_777_216, help="pixels of one picture or frame")
+    add("--max-request-pixels", type=_count, help="of a request in all (default: 4 times --max-pixels)")
+    add("--max-frames", type=_count, default=2048, help="frames of one video")
+    add("--max-video-seconds", type=_seconds, default=600.0, help="of one video")
+    add("--max-audio-seconds", type=_seconds, default=300.0, help="of one sound")
     add("--max-connections", type=_count, default=512, help="connections open at a time")
     # Longer than proxies and clients keep an idle connection: who closes first should be the one who would send next.
     add("--idle-seconds", type=_seconds, default=120.0, help="for a connection to send a whole request head")
     add("--batch-budget", type=_count, help="pixels of one batch of several requests (default: as the encoder says)")
-    add("--cache-bytes", type=_or_zero(_count), default=0, help="bytes of embeddings kept in memory; 0: none")
+    add("--cache-bytes", type=_bytes, default=0, help="bytes of embeddings kept in memory; 0: none")
     add("--evidence-seconds", type=_seconds, default=1.0, help="longest without encoding what could be recalled")
-    add("--probe-period-seconds", type=_or_zero(_seconds), default=300.0, help="between golden probes; 0: none")
+    add("--probe-period-seconds", type=_period, default=300.0, help="between golden probes; 0: none")
     add("--deadline-seconds", type=_seconds, default=60.0, help="from admission to the answer")
     add("--load-seconds", type=_seconds, default=1800.0, help="for an engine to load and probe the model")
     add("--grace-seconds", type=_seconds, default=5.0, help="beyond the deadline, before a stuck engine is killed")
     add("--backoff-seconds", type=_seconds, default=1.0, help="before the first restart of an engine")
     add("--lost-seconds", type=_seconds, default=120.0, help="without an engine that serves, before /healthz fails")
     add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-
-
-def _count(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return value
-
-
-def _or_zero(kind: Callable[[str], float]) -> Callable[[str], float]:
-    return lambda text: 0 if text == "0" else kind(text)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to 65535)")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-    return value
 
 
 def _log_to_stderr(level: str) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Annotated
 
 import pydantic
 
-from encoder_server.engine.messages import Size
+from encoder_server.settings import Limits
+from encoder_server.size import Size
 
 SERVING = "encoderpool.io/serving"
 ORDER_PROBE = "encoderpool.io/order-probe"
@@ -22,14 +24,23 @@ _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", r
 _SHORT = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
+_Measure = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
+
+
 class _Size(pydantic.BaseModel):
+    """As `Size`, by names that are checked: 0 is what the modality has not."""
+
     modality: str = pydantic.Field(max_length=32)
-    width: int = pydantic.Field(ge=1, lt=2**20)
-    height: int = pydantic.Field(ge=1, lt=2**20)
+    width: _Measure = 0
+    height: _Measure = 0
+    frames: _Measure = 0
+    fps: float = pydantic.Field(default=0, ge=0, le=1000)
+    samples: _Measure = 0
+    rate: _Measure = 0
 
 
 class Order(pydantic.BaseModel):
-    """An order for the boot `boot_id`; `sizes` (in pixels) go with a probe alone."""
+    """An order for the boot `boot_id`; `sizes` go with a probe alone."""
 
     model_config = pydantic.ConfigDict(extra="ignore", frozen=True)
 
@@ -37,17 +48,14 @@ class Order(pydantic.BaseModel):
     boot_id: str = pydantic.Field(alias="bootId", max_length=128)
     sizes: tuple[_Size, ...] = pydantic.Field(default=(), max_length=MOST_SIZES)
 
-    def sizes_for(self, modalities: Collection[str] | None, max_pixels: int) -> tuple[Size, ...]:
+    def sizes_for(self, modalities: Collection[str] | None, limits: Limits) -> tuple[Size, ...]:
         """Return the sizes that this server could be sent; an order cannot ask for more than a caller may.
 
         While `modalities` are not known yet (None) they are the engine's to sort out: a size that is dropped
         for that alone would make a probe pass that never looked at it.
         """
-        return tuple(
-            Size(modality=size.modality, width=size.width, height=size.height)
-            for size in self.sizes
-            if (modalities is None or size.modality in modalities) and size.width * size.height <= max_pixels
-        )
+        sizes = (Size(**size.model_dump()) for size in self.sizes)
+        return tuple(size for size in sizes if size.fits(modalities) and limits.allow(size))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from encoder_server.batch import Done, Job
 from encoder_server.check import Batch, Passed
 from encoder_server.engine.messages import Failure, Promise
 from encoder_server.media import Medium
+from encoder_server.size import Size
 
 T = TypeVar("T")
 
@@ -66,6 +67,12 @@ class Outcome:
     key: str | None
     batch: Batch
     fresh: bool
+
+    @property
+    def size(self) -> Size:
+        """What the medium was when the engine had decoded it or, where it did not say, what its header says."""
+        told: list[Promise | Failure] = [*self.batch.promises, *self.batch.failures]
+        return next((each.size for each in told if each.size is not None), self.medium.size)
 
 
 class Encoding:

@@ -15,8 +15,8 @@ from encoder_server.check import Passed, Result, Violation
 from encoder_server.encoding import Outcome
 from encoder_server.engine.messages import ProbeItem
 from encoder_server.faults import Bearings
-from encoder_server.media import Medium
 from encoder_server.metrics import Metrics
+from encoder_server.size import Size
 
 _LOG = logging.getLogger(__name__)
 _MOST_DIGESTS = 4096
@@ -33,7 +33,7 @@ class Evidence:
         self._metrics = metrics
         self._now = now
         self._digests: OrderedDict[str, None] = OrderedDict()
-        self._recent: OrderedDict[tuple[str, int, int, str], dict[str, Any]] = OrderedDict()
+        self._recent: OrderedDict[tuple[Size, str], dict[str, Any]] = OrderedDict()
 
     @property
     def recent(self) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ class Evidence:
             self._count(rows.promise.modality, "fresh", Result.OK.value)
         for violation in violations:
             self._count(violation.modality, "fresh", violation.result.value)
-            self._violated(violation, outcome.medium, bearings)
+            self._violated(violation, outcome, bearings)
 
     def cached(self, passed: Passed, violations: Sequence[Violation]) -> None:
         """Take in the check of rows that were computed before: counted, and never judged or remembered."""
@@ -66,27 +66,27 @@ class Evidence:
     def _count(self, modality: str, source: str, result: str) -> None:
         self._metrics.checks.labels(modality, source, result).inc()
 
-    def _violated(self, violation: Violation, medium: Medium, bearings: Bearings) -> None:
+    def _violated(self, violation: Violation, outcome: Outcome, bearings: Bearings) -> None:
+        digest = outcome.medium.digest
         if violation.promised is not None and violation.produced is not None:
             gap = violation.produced - violation.promised
             if gap:
                 direction = "surplus" if gap > 0 else "missing"
                 self._metrics.mismatch_tokens.labels(direction).observe(abs(gap))
-        if medium.digest not in self._digests:
+        if digest not in self._digests:
             self._metrics.mismatched_media.inc()
-        self._digests[medium.digest] = None
-        self._digests.move_to_end(medium.digest)
+        self._digests[digest] = None
+        self._digests.move_to_end(digest)
         if len(self._digests) > _MOST_DIGESTS:
             self._digests.popitem(last=False)
-        self._remember(violation, medium)
-        _log_violation(violation, medium, bearings)
+        self._remember(violation, outcome.size)
+        _log_violation(violation, outcome, bearings)
 
-    def _remember(self, violation: Violation, medium: Medium) -> None:
-        key = (medium.modality, medium.width, medium.height, violation.result.value)
+    def _remember(self, violation: Violation, size: Size) -> None:
+        key = (size, violation.result.value)
         self._recent[key] = {
-            "modality": medium.modality,
-            "width": medium.width,
-            "height": medium.height,
+            "modality": size.modality,
+            **size.measures,
             "grid": None if violation.grid is None else list(violation.grid),
             "promised": violation.promised,
             "produced": violation.produced,
@@ -98,19 +98,18 @@ class Evidence:
             self._recent.popitem(last=False)
 
 
-def _log_violation(violation: Violation, medium: Medium, bearings: Bearings) -> None:
+def _log_violation(violation: Violation, outcome: Outcome, bearings: Bearings) -> None:
     extra = {
         "request_id": bearings.request_id,
         "index": violation.index,
         "modality": violation.modality,
-        "width": medium.width,
-        "height": medium.height,
+        **outcome.size.measures,
         "grid": violation.grid,
         "promised": violation.promised,
         "produced": violation.produced,
         "result": violation.result.value,
         "detail": violation.message,
-        "digest": medium.digest,
+        "digest": outcome.medium.digest,
         "model_revision": bearings.model_revision,
         "processor_revision": bearings.processor_revision,
     }

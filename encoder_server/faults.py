@@ -55,7 +55,8 @@ def blame(
 
 def _detail(failures: Sequence[Failure]) -> str:
     first = min(failures, key=lambda failure: failure.index)
-    return f"items[{first.index}]: {first.detail}"
+    frame = "" if first.frame is None else f".frames[{first.frame}]"
+    return f"items[{first.index}]{frame}: {first.detail}"
 
 
 def _culprits(found: Sequence[Failure | Violation], bearings: Bearings) -> tuple[errors.Culprit, ...]:

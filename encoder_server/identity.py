@@ -100,8 +100,7 @@ def exact(measured: Measured) -> dict[str, Any]:
         "probe": [
             {
                 "modality": item.modality,
-                "width": item.width,
-                "height": item.height,
+                **item.measures,
                 "grid": None if item.grid is None else list(item.grid),
                 "tokens": item.promised,
             }

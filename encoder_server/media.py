@@ -1,46 +1,49 @@
 """Media: from a request's items to bytes that an engine may decode, within limits read from the header.
 
 Place: after admission, before the engine. Blocking: the pipeline calls it in a thread.
-Must never: decode pixels, read a file path or an address, trust a stated MIME type, or pass on a library's text.
+
+What a header says is read by Pillow for a picture (`pictures`), byte by byte for a sound (`sounds`), and for a video
+file not at all but for its container (`clips`): the parsers of video and audio are native code, and the engine is the
+wall around them. It holds every file to the same limits before it decodes, and while it does.
+
+Must never: decode pixels or samples, read a file path or an address, trust a stated MIME type, or pass on a library's
+text.
 """
 
 from __future__ import annotations
 
 import binascii
-import io
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import blake3
-from PIL import Image, WebPImagePlugin
 
-from encoder_server import multipart
+from encoder_server import clips, multipart, pictures, sounds
 from encoder_server.errors import BadMediaError, LimitExceededError, UnsupportedModalityError
 from encoder_server.multipart import Part
 from encoder_server.settings import Limits
+from encoder_server.size import Size
 from encoder_server.wire import EncodeItem, parse
 
-FORMATS = ("JPEG", "PNG", WebPImagePlugin.WebPImageFile.format, "GIF")
 _LONGEST_DATA_URL_HEAD = 256
-_ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
-# Pillow loads a format when it first needs it. Where no more files can be opened by then, a good picture would pass
-# for none; WebP, which is imported above, is the one that `preinit` leaves out.
-Image.preinit()
-# Pillow's own bomb limits (an error, or only a warning that tests turn into one) come before ours can.
-_BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Medium:
-    """One item's undecoded content; `digest` is its BLAKE3 (hex), sizes are in pixels as its header says,
-    turned as the engine will turn it: a probe of the size that failed must be of the size that was encoded."""
+    """One item's undecoded content: one file or, with `listed`, a video's frames in order, `fps` of them shown in a
+    second (None: not known). `digest` is BLAKE3 (hex) of all of that. `size` is what the headers say, a picture's
+    turned as the engine will turn it; of a video file they are not read. `cost` is its share of a batch, in pixels."""
 
     index: int
     modality: str
-    content: bytes
+    contents: tuple[bytes, ...]
+    listed: bool = False
+    fps: float | None = None
     digest: str
-    width: int
-    height: int
+    size: Size
+    cost: int
     expected_tokens: int | None
 
 
@@ -65,15 +68,41 @@ def take(body: Body, modalities: Sequence[str], limits: Limits) -> tuple[Medium,
     taken: list[Medium] = []
     total = 0
     for index, item in enumerate(items):
-        medium = _open(index, item, limits.max_pixels)
-        total += medium.width * medium.height
+        medium = _open(index, item, limits)
+        total += medium.size.pixels
         if total > limits.max_request_pixels:
             raise LimitExceededError(
-                f"items[{index}]: {medium.width}x{medium.height} brings the request to {total} pixels;"
+                f"items[{index}]: {medium.size.words} brings the request to {total} pixels;"
                 f" the limit is {limits.max_request_pixels}"
             )
         taken.append(medium)
     return tuple(taken)
+
+
+def stated(modality: str, limits: Limits) -> dict[str, Any]:
+    """Return what GET /v1/limits says of a modality: formats, and the most (and least) that one item may have."""
+    picture: dict[str, Any] = {"formats": list(pictures.FORMATS), "maxPixels": limits.max_pixels}
+    match modality:
+        case "image":
+            return picture
+        case "video":
+            return {
+                "formats": list(clips.FORMATS),
+                "codecs": list(clips.CODECS),
+                "frameFormats": list(pictures.FORMATS),
+                "maxPixels": limits.max_pixels,
+                "maxFrames": limits.max_frames,
+                "maxSeconds": limits.max_video_seconds,
+            }
+        case "audio":
+            return {
+                "formats": list(sounds.FORMATS),
+                "minRate": sounds.LOWEST_RATE,
+                "maxRate": sounds.HIGHEST_RATE,
+                "maxChannels": sounds.MOST_CHANNELS,
+                "maxSeconds": limits.max_audio_seconds,
+            }
+    return {}
 
 
 def _items(body: Body, limits: Limits) -> Sequence[EncodeItem | Part]:
@@ -82,32 +111,95 @@ def _items(body: Body, limits: Limits) -> Sequence[EncodeItem | Part]:
     return parse(body.data, limits.max_items).items
 
 
-def _open(index: int, item: EncodeItem | Part, max_pixels: int) -> Medium:
+def _open(index: int, item: EncodeItem | Part, limits: Limits) -> Medium:
     place = f"items[{index}]"
+    if isinstance(item, EncodeItem) and item.frames is not None:
+        return _open_frames(index, item, item.frames, limits)
     content = _content(item, place)
-    width, height = _size(content, place, max_pixels)
-    if width * height > max_pixels:
-        raise LimitExceededError(f"{place}: {width}x{height} is {width * height} pixels; the limit is {max_pixels}")
+    size, cost = _measure(item.modality, content, place, limits)
     return Medium(
         index=index,
         modality=item.modality,
-        content=content,
+        contents=(content,),
         digest=blake3.blake3(content).hexdigest(),
-        width=width,
-        height=height,
+        size=size,
+        cost=cost,
         expected_tokens=item.expected_tokens,
     )
 
 
+def _open_frames(index: int, item: EncodeItem, frames: Sequence[str], limits: Limits) -> Medium:
+    """Open a video that comes as pictures, all of one size; the limits of the whole come before the first is read."""
+    place = f"items[{index}].frames"
+    if len(frames) > limits.max_frames:
+        raise LimitExceededError(f"{place}: {len(frames)} frames; the limit is {limits.max_frames}")
+    if item.fps is not None and len(frames) / item.fps > limits.max_video_seconds:
+        seconds = len(frames) / item.fps
+        raise LimitExceededError(f"{place}: {seconds:.1f} s of video; the limit is {limits.max_video_seconds:g} s")
+    contents: list[bytes] = []
+    first = (0, 0)
+    for at, frame in enumerate(frames):
+        where = f"{place}[{at}]"
+        contents.append(_filled(_decode(frame, where), where))
+        width, height = pictures.measure(contents[-1], where, limits.max_pixels)
+        first = first if at else (width, height)
+        if (width, height) != first:
+            raise BadMediaError(f"{where}: {width}x{height}, and the first frame is {first[0]}x{first[1]}")
+        if width * height * (at + 1) > limits.max_request_pixels:
+            raise LimitExceededError(
+                f"{where}: {at + 1} frames of {width}x{height} are {width * height * (at + 1)} pixels;"
+                f" the limit is {limits.max_request_pixels}"
+            )
+    # The modality is for the cache to add, as for a file.
+    about = ["frames", item.fps, [blake3.blake3(content).hexdigest() for content in contents]]
+    size = Size(modality=item.modality, width=first[0], height=first[1], frames=len(frames), fps=item.fps or 0)
+    return Medium(
+        index=index,
+        modality=item.modality,
+        contents=tuple(contents),
+        listed=True,
+        fps=item.fps,
+        digest=blake3.blake3(json.dumps(about).encode()).hexdigest(),
+        size=size,
+        cost=size.cost,
+        expected_tokens=item.expected_tokens,
+    )
+
+
+def _measure(modality: str, content: bytes, place: str, limits: Limits) -> tuple[Size, int]:
+    """Return a file's size, as far as the front reads its header, and its share of a batch."""
+    if modality == "video":
+        try:
+            clips.check(content)
+        except clips.ClipError as wrong:
+            raise BadMediaError(f"{place}: {wrong}") from None
+        return Size(modality=modality), len(content) * clips.PIXELS_PER_BYTE
+    if modality == "audio":
+        try:
+            header = sounds.read(content)
+        except sounds.SoundError as wrong:
+            raise BadMediaError(f"{place}: {wrong}") from None
+        if header.seconds > limits.max_audio_seconds:
+            raise LimitExceededError(
+                f"{place}: {header.seconds:.1f} s of audio; the limit is {limits.max_audio_seconds:g} s"
+            )
+        size = Size(modality=modality, samples=header.samples, rate=header.rate)
+    else:
+        width, height = pictures.measure(content, place, limits.max_pixels)
+        size = Size(modality=modality, width=width, height=height)
+    return size, size.cost
+
+
 def _content(item: EncodeItem | Part, place: str) -> bytes:
     if isinstance(item, Part):
-        content, where = item.content, place
-    elif item.data is not None:
-        where = f"{place}.data"
-        content = _decode(item.data, where)
-    else:
-        where = f"{place}.url"
-        content = _decode(_payload(item.url or "", where), where)
+        return _filled(item.content, place)
+    if item.data is not None:
+        return _filled(_decode(item.data, f"{place}.data"), f"{place}.data")
+    where = f"{place}.url"
+    return _filled(_decode(_payload(item.url or "", where), where), where)
+
+
+def _filled(content: bytes, where: str) -> bytes:
     if not content:
         raise BadMediaError(f"{where}: is empty")
     return content
@@ -132,25 +224,3 @@ def _decode(text: str, place: str) -> bytes:
         raise BadMediaError(
             f"{place}: not base64 (RFC 4648, section 4: with padding, without line breaks or spaces)"
         ) from None
-
-
-def _size(content: bytes, place: str, max_pixels: int) -> tuple[int, int]:
-    try:
-        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
-            return _upright(image)
-    except _BOMBS:
-        raise LimitExceededError(f"{place}: too many pixels; the limit is {max_pixels}") from None
-    except MemoryError:
-        raise
-    # A parser may raise nearly anything else on hostile bytes; whatever it is, the medium is at fault.
-    except Exception:
-        raise BadMediaError(f"{place}: not a picture in a known format ({', '.join(FORMATS)})") from None
-
-
-def _upright(image: Image.Image) -> tuple[int, int]:
-    """Return width and height after the turn that EXIF asks for. In a PNG that has none before its pixels it is
-    not looked for: the pixels would be decoded."""
-    width, height = image.size
-    if image.format == "PNG" and "exif" not in image.info:
-        return width, height
-    return (height, width) if image.getexif().get(_ORIENTATION) in _ON_ITS_SIDE else (width, height)

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from encoder_server import errors
 from encoder_server.check import Result
 
-MODALITIES = ("image",)
+MODALITIES = ("image", "video", "audio")
 SOURCES = ("fresh", "cached", "probe")
 STAGES = ("media", "promise", "encode", "deliver", "total")
 TIERS = ("memory",)

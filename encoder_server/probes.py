@@ -78,7 +78,7 @@ class Probes:
         self._replica.begin_probe(order.id)
         measured = self._replica.measured
         modalities = None if measured is None else measured.declared.keys()
-        sizes = order.sizes_for(modalities, self._settings.limits.max_pixels)
+        sizes = order.sizes_for(modalities, self._settings.limits)
         if len(sizes) < len(order.sizes):
             _LOG.warning("probe_sizes_left_out", extra={"order_id": order.id, "count": len(order.sizes) - len(sizes)})
         probes, whole = await self._ask_each(sizes, order.id)

@@ -211,10 +211,18 @@ class Replica:
 def _render_probe(report: ProbeReport | None) -> dict[str, Any] | None:
     if report is None:
         return None
-    names = ("index", "modality", "width", "height", "grid", "promised", "produced", "result")
     return {
         "result": report.result,
         "orderId": report.order_id,
         "at": report.at,
-        "items": [{name: getattr(item, name) for name in names} for item in report.items],
+        "items": [_render_item(item) for item in report.items],
+    }
+
+
+def _render_item(item: ProbeItem) -> dict[str, Any]:
+    return {
+        "index": item.index,
+        "modality": item.modality,
+        **item.measures,
+        **{name: getattr(item, name) for name in ("grid", "promised", "produced", "result")},
     }

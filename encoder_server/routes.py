@@ -12,10 +12,9 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from encoder_server import inflate, keys
+from encoder_server import inflate, keys, media, pictures
 from encoder_server.errors import BadRequestError, CrowdedError, EncoderServerError, LimitExceededError
 from encoder_server.lifecycle import State
-from encoder_server.media import FORMATS
 from encoder_server.pipeline import Call
 from encoder_server.stream import STREAM, Stream
 
@@ -105,16 +104,18 @@ async def _identity(request: web.Request) -> web.Response:
 async def _limits(request: web.Request) -> web.Response:
     limits = request.app[keys.SETTINGS].limits
     measured = request.app[keys.REPLICA].measured
+    modalities = [] if measured is None else sorted(measured.declared)
     return _json(
         {
-            "modalities": [] if measured is None else sorted(measured.declared),
-            "formats": list(FORMATS),
+            "modalities": modalities,
+            "formats": list(pictures.FORMATS),
             "maxItems": limits.max_items,
             "maxPixels": limits.max_pixels,
             "maxRequestPixels": limits.max_request_pixels,
             "maxBodyBytes": limits.max_body_bytes,
             "maxInFlight": limits.max_in_flight,
             "deadlineSeconds": limits.deadline_seconds,
+            "byModality": {modality: media.stated(modality, limits) for modality in modalities},
         }
     )
 

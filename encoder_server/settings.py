@@ -8,11 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from encoder_server.size import Size
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a request may cost. Bytes are of the request's body, pixels of one picture or, with `max_request_pixels`,
-    of all its pictures together, seconds of one request."""
+    """What a request may cost. Bytes are of the request's body; pixels of one picture or frame or, with
+    `max_request_pixels`, of all its pictures and frames together (a video file's, which are known when it is decoded,
+    are held to that limit by themselves); frames of one video; seconds of one sound, one video, or one request."""
 
     max_in_flight: int
     max_in_flight_bytes: int
@@ -20,7 +23,20 @@ class Limits:
     max_items: int
     max_pixels: int
     max_request_pixels: int
+    max_frames: int
+    max_audio_seconds: float
+    max_video_seconds: float
     deadline_seconds: float
+
+    def allow(self, size: Size) -> bool:
+        """Whether a caller may send a medium of this size."""
+        seconds = self.max_audio_seconds if size.samples else self.max_video_seconds
+        return (
+            size.width * size.height <= self.max_pixels
+            and size.pixels <= self.max_request_pixels
+            and size.frames <= self.max_frames
+            and size.seconds <= seconds
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import Any
 
 import pydantic
+from pydantic_core import PydanticCustomError
 
 from encoder_server.check import Passed
 from encoder_server.engine.messages import Promise
@@ -28,8 +29,10 @@ from encoder_server.errors import (
 SAFETENSORS = "application/vnd.safetensors"
 JSON = "application/json"
 MULTIPART = "multipart/mixed"
+VIDEO = "video"
 _MOST_ITEMS = 1024
 _MOST_TOKENS = 2**31 - 1
+_MOST_FPS = 1000
 _LONGEST_MODALITY = 32
 _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 _SAFETENSORS_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
@@ -44,19 +47,26 @@ class Form(Enum):
 
 
 class EncodeItem(pydantic.BaseModel):
-    """One medium: exactly one of `data` (base64) and `url` (data: only). `expected_tokens` is the caller's count."""
+    """One medium: exactly one of `data` (base64), `url` (data: only) and `frames` (of a video: pictures in base64, of
+    which `fps` are shown in a second, where that is known). `expected_tokens` is the caller's count."""
 
     model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True)
 
     modality: str = pydantic.Field(min_length=1, max_length=_LONGEST_MODALITY)
     data: str | None = None
     url: str | None = None
+    frames: list[str] | None = pydantic.Field(default=None, min_length=1)
+    fps: float | None = pydantic.Field(default=None, gt=0, le=_MOST_FPS)
     expected_tokens: int | None = pydantic.Field(default=None, ge=0, le=_MOST_TOKENS)
 
     @pydantic.model_validator(mode="after")
     def _has_one_source(self) -> EncodeItem:
-        if (self.data is None) == (self.url is None):
-            raise ValueError("one source")
+        if sum(source is not None for source in (self.data, self.url, self.frames)) != 1:
+            raise PydanticCustomError("one_source", "one source")
+        if self.fps is not None and self.frames is None:
+            raise PydanticCustomError("bare_fps", "fps without frames")
+        if self.frames is not None and self.modality != VIDEO:
+            raise PydanticCustomError("frames_of_no_video", "frames of another modality")
         return self
 
 
@@ -86,10 +96,13 @@ _TEXTS = {
     "string_type": "must be a string",
     "int_type": "must be a whole number",
     "greater_than_equal": "must not be negative",
-    "less_than_equal": f"is too large; the limit is {_MOST_TOKENS}",
     "list_type": "must be a list",
     "model_type": "must be an object",
-    "value_error": "needs exactly one of data and url",
+    "one_source": "needs exactly one of data, url and frames",
+    "bare_fps": "has fps, which goes with frames: a file has its own",
+    "frames_of_no_video": f"has frames, which only {VIDEO} has",
+    "float_type": "must be a number",
+    "greater_than": "must be above 0",
     "json_invalid": "is not JSON",
 }
 
@@ -106,10 +119,16 @@ def parse(body: bytes, max_items: int) -> EncodeRequest:
         place = _place(first["loc"])
         if first["type"] == "too_long":
             raise LimitExceededError(f"{place}: more than {max_items} items; the limit is {max_items}") from None
-        raise BadRequestError(f"{place} {_TEXTS.get(first['type'], 'is not valid')}") from None
+        raise BadRequestError(f"{place} {_text(first['type'], place)}") from None
     if len(request.items) > max_items:
         raise LimitExceededError(f"items: {len(request.items)} items; the limit is {max_items}")
     return request
+
+
+def _text(kind: str, place: str) -> str:
+    if kind == "less_than_equal":
+        return f"is too large; the limit is {_MOST_FPS if place.endswith('.fps') else _MOST_TOKENS}"
+    return _TEXTS.get(kind, "is not valid")
 
 
 def _place(location: Sequence[str | int]) -> str:

@@ -49,6 +49,7 @@ def _sweep(chosen: argparse.Namespace, out: TextIO) -> int:
     from encoder_server.conformance.sweep import Extent, Sweep
     from encoder_server.conformance.watch import Watching
     from encoder_server.encoders import RefusedError
+    from encoder_server.engine.bounds import Bounds
 
     torch.set_num_threads(1)
     try:
@@ -58,7 +59,7 @@ def _sweep(chosen: argparse.Namespace, out: TextIO) -> int:
             encoder=chosen.encoder,
             device=chosen.device,
             dtype=chosen.dtype,
-            max_pixels=chosen.max_pixels,
+            bounds=Bounds(max_pixels=chosen.max_pixels),
         )
     except RefusedError as refusal:
         reason = refusal.__cause__

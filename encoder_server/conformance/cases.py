@@ -1,4 +1,4 @@
-"""What the sweep encodes: cases by modality, as data.
+"""What the sweep encodes of pictures, as data; `clips` has the cases of video, `sounds` those of audio.
 
 Place: after `geometry` has found the steps of the processor; `sweep` runs the cases in this order, cheap ones
 first. Pure.
@@ -9,7 +9,7 @@ Must never: compute a token count, or depend on one family's settings.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from encoder_server.conformance.geometry import MOST_EDGES, Axis, Geometry
@@ -26,33 +26,57 @@ _LARGE = ((1024, 1024), (918, 1850), (2048, 1365), (4000, 300), (300, 4000))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Specimen:
-    """One medium to draw: other content for every `seed`; `mark` names a corner that is painted over."""
+    """One medium to draw: other content for every `seed`; `mark` names a corner that is painted over.
+
+    Of a video: `frames`, `fps` (0: bare frames), and `repainted`, the first frame that is painted over and the one
+    behind the last. Of a sound: `samples`, `rate`, and `repainted`, which samples are silenced.
+    """
 
     modality: str
-    width: int
-    height: int
+    width: int = 0
+    height: int = 0
     seed: int = 0
     mark: str = ""
+    frames: int = 0
+    fps: float = 0.0
+    samples: int = 0
+    rate: int = 0
+    repainted: tuple[int, int] | None = None
 
     @property
     def pixels(self) -> int:
-        """Width times height."""
-        return self.width * self.height
+        """Width times height, of all frames together; of a sound, its samples."""
+        return self.samples or self.width * self.height * max(self.frames, 1)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is painted over."""
+        return not self.mark and self.repainted is None
+
+    def alike(self, other: Specimen) -> bool:
+        """Whether both have the same measures."""
+        return replace(self, seed=0, mark="", repainted=None) == replace(other, seed=0, mark="", repainted=None)
 
     def __str__(self) -> str:
-        return f"{self.modality} {self.width}x{self.height}"
+        if self.rate:
+            return f"{self.modality} {self.samples} samples at {self.rate} Hz"
+        frames = f", {self.frames} frame{'s' if self.frames > 1 else ''}" if self.frames else ""
+        rate = f" at {self.fps:g} a second" if self.fps else ""
+        return f"{self.modality} {self.width}x{self.height}{frames}{rate}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """Runs of the encoder, one after another, each a batch. The first run of a specimen alone is what its later
-    ones are held against. `seeded`: random numbers start anew at each run. `places`: a picture, then the same
-    with its first and with its last corner painted over."""
+    ones are held against. `seeded`: random numbers start anew at each run. `places`: a medium, then the same
+    with its first and with its last corner painted over. `times`: a video or a sound, then the same with parts
+    painted over, from the first to the last."""
 
     group: str
     runs: tuple[tuple[Specimen, ...], ...]
     seeded: bool = False
     places: bool = False
+    times: bool = False
 
     @property
     def pixels(self) -> int:
@@ -63,8 +87,8 @@ class Case:
 def image_cases(geometry: Geometry, *, max_pixels: int, quick: bool) -> tuple[Case, ...]:
     """Give the cases for pictures of at most `max_pixels`; `quick` thins the residues and leaves out large ones."""
     sizes = {
-        "widths": _residues(geometry.width, turned=False, quick=quick),
-        "heights": _residues(geometry.height, turned=True, quick=quick),
+        "widths": residues(geometry.width, turned=False, quick=quick),
+        "heights": residues(geometry.height, turned=True, quick=quick),
         "edges": [*_edges(geometry.width, turned=False), *_edges(geometry.height, turned=True)],
         "tiny": _TINY,
         "thin": _THIN[:4] if quick else _THIN,
@@ -73,33 +97,30 @@ def image_cases(geometry: Geometry, *, max_pixels: int, quick: bool) -> tuple[Ca
     }
     if not quick:
         sizes["large"] = [*_LARGE, *(_of_ratio(*ratio, max_pixels) for ratio in ((1, 1), (4, 1)))]
-    cases = [Case(group=group, runs=((_image(*size),),)) for group, of in sizes.items() for size in _once(of)]
+    cases = [Case(group=group, runs=((_image(*size),),)) for group, of in sizes.items() for size in once(of)]
     cases += _repeats() + _places() + _batches(geometry, quick=quick)
     cases = [case for case in cases if all(s.pixels <= max_pixels for run in case.runs for s in run)]
     return tuple(sorted(cases, key=lambda case: case.pixels > 500_000))
-
-
-CASES: Mapping[str, Callable[..., tuple[Case, ...]]] = {"image": image_cases}
-"""The cases of each modality that can be swept."""
 
 
 def _image(width: int, height: int, seed: int = 0) -> Specimen:
     return Specimen(modality="image", width=width, height=height, seed=seed)
 
 
-def _once(sizes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def once(sizes: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Give each size once, but for those of no pixels."""
     return list(dict.fromkeys(size for size in sizes if min(size) > 0))
 
 
-def _residues(axis: Axis, *, turned: bool, quick: bool) -> list[tuple[int, int]]:
-    """Every residue of the factor along this axis, at an odd and at an even number of steps across it."""
+def residues(axis: Axis, *, turned: bool, quick: bool) -> list[tuple[int, int]]:
+    """Give every residue of the factor along this axis, at an odd and at an even number of steps across it."""
     factor = axis.factor or _UNKNOWN_FACTOR
     if quick:
-        residues = sorted({0, 1, factor // 2 - 1, factor // 2, factor // 2 + 1, factor - 1})
+        rests = sorted({0, 1, factor // 2 - 1, factor // 2, factor // 2 + 1, factor - 1})
     else:
-        residues = [at * factor // min(factor, _MOST_RESIDUES) for at in range(min(factor, _MOST_RESIDUES))]
+        rests = [at * factor // min(factor, _MOST_RESIDUES) for at in range(min(factor, _MOST_RESIDUES))]
     across = [axis.across] if quick else [axis.across, axis.across + factor]
-    return [_turn((axis.base + residue, other), turned) for other in across for residue in residues]
+    return [_turn((axis.base + rest, other), turned) for other in across for rest in rests]
 
 
 def _edges(axis: Axis, *, turned: bool) -> list[tuple[int, int]]:
@@ -138,18 +159,19 @@ def _batches(geometry: Geometry, *, quick: bool) -> list[Case]:
     many = [_image(56 + 28 * (seed % 3), 84, 40 + seed) for seed in range(16)]
     large = [_image(640, 480, 60), _image(56, 56, 61), _image(448, 448, 62)]
     cases = [
-        _batch("a batch", mixed, mixed[::-1], mixed[2:] + mixed[:2], mixed[:2]),
-        _batch("equal sizes", equal, equal[::-1], [equal[at] for at in (1, 3, 0, 2)], equal[:2]),
-        _batch("the same twice", [equal[0], equal[0]], [mixed[1], equal[1], mixed[1]]),
-        _batch("sixteen items", many),
-        _batch("small beside large", large, large[::-1], [_image(30, 31, 63), _image(30, 31, 63), large[0]]),
+        batch("a batch", mixed, mixed[::-1], mixed[2:] + mixed[:2], mixed[:2]),
+        batch("equal sizes", equal, equal[::-1], [equal[at] for at in (1, 3, 0, 2)], equal[:2]),
+        batch("the same twice", [equal[0], equal[0]], [mixed[1], equal[1], mixed[1]]),
+        batch("sixteen items", many),
+        batch("small beside large", large, large[::-1], [_image(30, 31, 63), _image(30, 31, 63), large[0]]),
     ]
     if not quick:
-        beside = [_image(*size, 70) for size in _residues(geometry.width, turned=False, quick=True)]
-        cases += [_batch("widths in a batch", beside), _batch("a giant's mates", [_image(918, 1850, 80), *mixed[:2]])]
+        beside = [_image(*size, 70) for size in residues(geometry.width, turned=False, quick=True)]
+        cases += [batch("widths in a batch", beside), batch("a giant's mates", [_image(918, 1850, 80), *mixed[:2]])]
     return cases
 
 
-def _batch(group: str, *batches: list[Specimen]) -> Case:
-    alone = dict.fromkeys(specimen for batch in batches for specimen in batch)
-    return Case(group=group, runs=(*((specimen,) for specimen in alone), *(tuple(batch) for batch in batches)))
+def batch(group: str, *batches: Sequence[Specimen]) -> Case:
+    """Give a case of `batches`, after each of their specimens alone."""
+    alone = dict.fromkeys(specimen for each in batches for specimen in each)
+    return Case(group=group, runs=(*((specimen,) for specimen in alone), *(tuple(each) for each in batches)))

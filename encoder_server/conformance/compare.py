@@ -100,30 +100,6 @@ def _own_rows(here: npt.NDArray[np.int64], count: int, *, twins: bool) -> Differ
     return None
 
 
-def fault_of_reading(plain: Rows, first: Rows, last: Rows) -> bool | None:
-    """Whether rows run backwards: painting over the first corner moves the last rows most, and the other way round.
-
-    None where it cannot be told: rows with no place in the picture.
-    """
-    places = [_place(plain, marked) for marked in (first, last)]
-    if None in places:
-        return None
-    at_first, at_last = (place for place in places if place is not None)
-    if at_first < 0.35 and at_last > 0.65:
-        return False
-    return True if at_first > 0.65 and at_last < 0.35 else None
-
-
-def _place(plain: Rows, marked: Rows) -> float | None:
-    if plain.shape != marked.shape or len(plain) < 4:
-        return None
-    moved = np.linalg.norm(marked.astype(np.float64) - plain, axis=1)
-    # Where the whole picture answers to a corner, the row that answers most says nothing.
-    if moved.max() < 1.5 * np.median(moved) or moved.max() == 0:
-        return None
-    return float(moved.argmax()) / (len(plain) - 1)
-
-
 def _matches(rows: Rows, truth: Rows, tolerance: float) -> npt.NDArray[np.int64]:
     """For each of `rows`, the place of the nearest true row, or -1 where none is within the tolerance."""
     if not len(truth) or not len(rows):

@@ -1,4 +1,4 @@
-"""The steps of a processor, found by asking it: which sizes give which grid.
+"""The steps of a processor, found by asking it: which sizes, and which numbers of frames, give which grid.
 
 Place: before `cases`, which sweeps every residue of the factor found here and both sides of every edge. Pure: the
 processor is a function that is given.
@@ -21,6 +21,9 @@ _SPAN, _STEP = 160, 4
 _FAR, _STRIDE = 1600, 16
 # Sizes so unlike that a processor with one grid for them has one for all.
 _SIGHT = (16, 112, 131, 448, 900, 1600)
+_MOST_FRAMES = 20
+# Strides of five thousandths of a second, half of what is commonly a frame.
+_SOUND_PARTS, _SOUND_STRIDES = 200, 32
 _FEWEST = 3  # gaps, before they are called even
 MOST_EDGES = 8
 """Edges of an uneven processor that are worth the asking."""
@@ -29,6 +32,7 @@ MOST_EDGES = 8
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
     """One side of a picture: the grid changes every `factor` pixels from `base` on, the other side being `across`.
+    The same of a sound in samples, from a second on, with nothing across.
 
     `factor` is None where it never does, or in no even steps. `edges`: the first sizes of a new grid.
     """
@@ -41,10 +45,12 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
-    """Both sides of a picture."""
+    """Both sides of a picture or a frame; `time` is after how many frames more a video's grid changes, None where it
+    never does, or in no even steps."""
 
     width: Axis
     height: Axis
+    time: int | None = None
 
 
 def explore(grids: Grids) -> Geometry:
@@ -53,6 +59,21 @@ def explore(grids: Grids) -> Geometry:
         width=_axis(grids),
         height=_axis(lambda sizes: grids([(width, height) for height, width in sizes])),
     )
+
+
+def explore_frames(grids: Callable[[Sequence[int]], Sequence[Hashable]]) -> int | None:
+    """Ask the processor for its step in time; `grids` gives what it makes of so many frames each."""
+    counts = range(1, _MOST_FRAMES + 1)
+    found = grids(counts)
+    return _even_step([at for at, before, after in zip(counts[1:], found, found[1:], strict=False) if before != after])
+
+
+def explore_samples(grids: Callable[[Sequence[int]], Sequence[Hashable]], rate: int) -> Axis:
+    """Ask the processor for its steps in a sound at `rate`; `grids` gives what it makes of so many samples each."""
+    stride = max(1, rate // _SOUND_PARTS)
+    lengths = range(rate, rate + _SOUND_STRIDES * stride, stride)
+    edges = _edges(lambda sizes: grids([samples for samples, _ in sizes]), lengths, 0, most=_FEWEST + 1)
+    return Axis(base=rate, across=0, factor=_even_step(edges), edges=edges)
 
 
 def _axis(grids: Grids) -> Axis:

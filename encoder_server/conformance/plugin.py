@@ -113,9 +113,10 @@ def _sweep(audited: Audited | Encoder[Any]) -> Audit:
 
 def _load(chosen: Audited) -> Watching:
     from encoder_server.conformance.watch import Watching
+    from encoder_server.engine.bounds import Bounds
 
     if chosen.loaded is not None:
-        return Watching(chosen.loaded, max_pixels=chosen.max_pixels)
+        return Watching(chosen.loaded, bounds=Bounds(max_pixels=chosen.max_pixels))
     if chosen.model is None:
         raise pytest.UsageError("audited_encoder names neither a checkpoint (model) nor an encoder that is loaded")
     return Watching.load(
@@ -124,5 +125,5 @@ def _load(chosen: Audited) -> Watching:
         encoder=chosen.encoder,
         device=chosen.device,
         dtype=chosen.dtype,
-        max_pixels=chosen.max_pixels,
+        bounds=Bounds(max_pixels=chosen.max_pixels),
     )

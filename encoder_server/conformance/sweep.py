@@ -11,19 +11,22 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from encoder_server.conformance import audit as told
 from encoder_server.conformance.audit import Audit, Group
-from encoder_server.conformance.cases import CASES, Case, Specimen
+from encoder_server.conformance.cases import Case, Specimen, image_cases
+from encoder_server.conformance.clips import video_cases
 from encoder_server.conformance.drawing import blank, draw
 from encoder_server.conformance.findings import Finding, Kind, Rule
-from encoder_server.conformance.geometry import Axis, Geometry, explore
-from encoder_server.conformance.verdicts import Outcome, Run, judge
+from encoder_server.conformance.geometry import Axis, Geometry, explore, explore_frames, explore_samples
+from encoder_server.conformance.outcomes import Outcome, Run
+from encoder_server.conformance.sounds import sound_cases
+from encoder_server.conformance.verdicts import judge
 from encoder_server.conformance.watch import Watching
 from encoder_server.encoders import Description
 from encoder_server.engine.preprocess import Medium
@@ -31,7 +34,11 @@ from encoder_server.engine.preprocess import Medium
 # Wrong rows are off by about their own length. A batch changes the order of sums, which costs a few last digits.
 TOLERANCES = {"float64": 1e-3, "float32": 1e-3, "float16": 1e-2, "bfloat16": 5e-2}
 _SHEET = 16  # items that a processor is asked about at a time
+_ASKED_FRAMES, _ASKED_SIDE = 2, 112
 Progress = Callable[[str], None]
+
+PLANS: Mapping[str, Callable[..., tuple[Case, ...]]] = {"image": image_cases, "video": video_cases}
+"""The cases of each modality that can be swept, beside audio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +64,7 @@ class Sweep:
         self._tested: Counter[Rule] = Counter()
         self._outcomes: dict[str, list[tuple[int | None, int | None, bool]]] = defaultdict(list)
         self._left: list[Case] = []
-        self._steps = "none asked for"
+        self._steps: dict[str, str] = {}
 
     def run(self) -> Audit:
         """Encode and judge all cases that time allows."""
@@ -84,7 +91,7 @@ class Sweep:
         return Audit(
             encoder=self._description.classes.get("encoder", "?"),
             declared=declared,
-            steps=self._steps,
+            steps=_joined(self._steps),
             groups=tuple(self._group(name, findings) for name in self._outcomes),
             verdicts=told.verdicts(findings, self._tested),
             notes=told.notes(findings),
@@ -94,20 +101,39 @@ class Sweep:
         )
 
     def _cases(self, modality: str) -> Sequence[Case]:
-        plan = CASES.get(modality)
+        plan, rate = PLANS.get(modality), self._description.sampling_rate
+        if modality == "audio" and rate is not None:
+            return self._sounds(rate)
         if plan is None:
             # Said, not passed over: a modality that nobody swept is not good.
             return [Case(group=f"{modality} (no cases are known)", runs=())]
         self._progress(f"asking the processor for its steps ({modality})")
-        geometry = explore(self._grids)
-        self._steps = _in_words(geometry)
+        geometry = self._geometry(modality)
+        self._steps[modality] = _in_words(geometry, modality)
         return plan(geometry, max_pixels=self._extent.max_pixels, quick=self._extent.quick)
 
-    def _grids(self, sizes: Sequence[tuple[int, int]]) -> list[Hashable]:
+    def _sounds(self, rate: int) -> Sequence[Case]:
+        self._progress("asking the processor for its steps (audio)")
+        plain = Specimen(modality="audio", rate=rate)
+        steps = explore_samples(lambda counts: self._ask([replace(plain, samples=count) for count in counts]), rate)
+        self._steps["audio"] = f"time: {_steps(steps, 'samples')}"
+        return sound_cases(steps, quick=self._extent.quick)
+
+    def _geometry(self, modality: str) -> Geometry:
+        plain = Specimen(modality=modality, width=_ASKED_SIDE, height=_ASKED_SIDE)
+        if modality != "video":
+            return explore(lambda sizes: self._ask([replace(plain, width=each[0], height=each[1]) for each in sizes]))
+        few = replace(plain, frames=_ASKED_FRAMES)
+        sides = explore(lambda sizes: self._ask([replace(few, width=each[0], height=each[1]) for each in sizes]))
+        return replace(
+            sides, time=explore_frames(lambda counts: self._ask([replace(plain, frames=count) for count in counts]))
+        )
+
+    def _ask(self, specimens: Sequence[Specimen]) -> list[Hashable]:
         grids: list[Hashable] = []
-        for start in range(0, len(sizes), _SHEET):
-            sheet = sizes[start : start + _SHEET]
-            media = [Medium(index=at, modality="image", data=blank(*size)) for at, size in enumerate(sheet)]
+        for start in range(0, len(specimens), _SHEET):
+            sheet = specimens[start : start + _SHEET]
+            media = [_medium(at, specimen, blank(specimen)) for at, specimen in enumerate(sheet)]
             promises = {promise.index: promise for promise in self._pipeline.prepare(media).promises}
             grids += [(promises[at].tokens, promises[at].grid) if at in promises else None for at in range(len(sheet))]
         return grids
@@ -127,10 +153,10 @@ class Sweep:
         self._findings += judged.findings
         self._tested.update(judged.tested)
 
-    def _run(self, batch: Sequence[tuple[Specimen, bytes]]) -> Run:
+    def _run(self, batch: Sequence[tuple[Specimen, tuple[bytes, ...]]]) -> Run:
         watched = self._pipeline.watched
         watched.forget()
-        media = [Medium(index=at, modality=specimen.modality, data=data) for at, (specimen, data) in enumerate(batch)]
+        media = [_medium(at, specimen, files) for at, (specimen, files) in enumerate(batch)]
         prepared = self._pipeline.prepare(media)
         embeddings, failures = self._pipeline.encode(prepared)
         promised = {promise.index: promise.tokens for promise in prepared.promises}
@@ -189,11 +215,27 @@ def _seed() -> None:
     random.seed(0)
 
 
-def _in_words(geometry: Geometry) -> str:
-    return f"width: {_steps(geometry.width)}; height: {_steps(geometry.height)}"
+def _medium(index: int, specimen: Specimen, files: tuple[bytes, ...]) -> Medium:
+    if not specimen.frames:
+        return Medium(index=index, modality=specimen.modality, data=files[0])
+    return Medium(index=index, modality=specimen.modality, frames=files, fps=specimen.fps or None)
 
 
-def _steps(axis: Axis) -> str:
+def _joined(steps: Mapping[str, str]) -> str:
+    if len(steps) < 2:
+        return "".join(steps.values()) or "none asked for"
+    return "\n".join(f"{modality}: {words}" for modality, words in steps.items())
+
+
+def _in_words(geometry: Geometry, modality: str) -> str:
+    sides = f"width: {_steps(geometry.width)}; height: {_steps(geometry.height)}"
+    if modality != "video":
+        return sides
+    frames = "frame" if geometry.time == 1 else f"{geometry.time} frames"
+    return f"{sides}; time: {f'a step every {frames}' if geometry.time else 'no even steps'}"
+
+
+def _steps(axis: Axis, unit: str = "pixels") -> str:
     if axis.factor is not None:
-        return f"a step every {axis.factor} pixels"
+        return f"a step every {axis.factor} {unit}"
     return "no even steps" if axis.edges else "one grid"

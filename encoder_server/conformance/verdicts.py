@@ -1,6 +1,6 @@
 """What an encoder did, judged: a case's runs to findings.
 
-Place: between `sweep`, which has the cases encoded, and `report`; `outcome` says what is held against what. Pure.
+Place: between `sweep`, which has the cases encoded, and `report`; `reading` has the order of rows. Pure.
 
 Must never: see the encoder, or call good what was not looked at: every rule counts what it judged.
 """
@@ -15,38 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from encoder_server.conformance.cases import Case, Specimen
-from encoder_server.conformance.compare import distance, explain, fault_of_reading
+from encoder_server.conformance.compare import distance, explain
 from encoder_server.conformance.findings import Finding, Kind, Rule
+from encoder_server.conformance.outcomes import Run, finding
+from encoder_server.conformance.reading import by_place, by_time
 from encoder_server.engine.messages import Declared
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """One item of one run. `rows` are widened to float32; None, as `shape` and `dtype`, where there are none:
-    `refused` is then the encoder's own reason, `crash` the error's."""
-
-    specimen: Specimen
-    promised: int | None = None
-    rows: npt.NDArray[np.float32] | None = None
-    dtype: str | None = None
-    refused: str | None = None
-    crash: str | None = None
-
-    @property
-    def produced(self) -> int | None:
-        """Rows that came out."""
-        return None if self.rows is None else len(self.rows)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """One batch. `troubles`: calls of several items that failed, in words; `shared`: pairs of items whose rows lay
-    in the same memory; `overwritten`: whether the rows of the call before changed under this one."""
-
-    outcomes: tuple[Outcome, ...]
-    troubles: tuple[str, ...] = ()
-    shared: tuple[tuple[int, int], ...] = ()
-    overwritten: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +42,9 @@ def judge(case: Case, runs: Sequence[Run], declared: Mapping[str, Declared], tol
         if len(run.outcomes) == 1:
             findings += _again(case, run, alone, tolerance, tested)
     if case.places:
-        findings += _places(case, runs, alone, tested)
+        findings += by_place(case, runs, alone, tested)
+    if case.times:
+        findings += by_time(case, runs, alone, tolerance, tested)
     findings += _content(case, runs, alone, tolerance, tested)
     return Judged(findings=tuple(findings), tested=tested)
 
@@ -81,7 +56,7 @@ def _one(
     outcome = run.outcomes[index]
     tested[Rule.REFUSALS] += 1
     if outcome.crash is not None:
-        yield _finding(case, run, index, Kind.CRASHES, outcome.crash)
+        yield finding(case, run, index, Kind.CRASHES, outcome.crash)
     rows, expected = outcome.rows, declared.get(outcome.specimen.modality)
     if rows is None or expected is None:
         return
@@ -89,20 +64,20 @@ def _one(
     promised, produced = outcome.promised or 0, len(rows)
     if produced != promised:
         kind = Kind.PADS if produced > promised else Kind.TRUNCATES
-        yield _finding(case, run, index, kind, f"rows promised: {promised}, produced: {produced}")
+        yield finding(case, run, index, kind, f"rows promised: {promised}, produced: {produced}")
     width = rows.shape[1]
     if width != expected.width:
         items = len(run.outcomes)
         if items > 1 and width == items * expected.width:
             detail = f"rows are {width} wide: the {items} items of the batch lie side by side"
-            yield _finding(case, run, index, Kind.CONCATENATES, detail)
+            yield finding(case, run, index, Kind.CONCATENATES, detail)
         else:
             detail = f"rows are {width} wide, {expected.width} is declared"
-            yield _finding(case, run, index, Kind.WIDTH, detail)
+            yield finding(case, run, index, Kind.WIDTH, detail)
     if outcome.dtype != expected.dtype:
-        yield _finding(case, run, index, Kind.DTYPE, f"rows are {outcome.dtype}, {expected.dtype} is declared")
+        yield finding(case, run, index, Kind.DTYPE, f"rows are {outcome.dtype}, {expected.dtype} is declared")
     if not np.isfinite(rows).all():
-        yield _finding(case, run, index, Kind.NONFINITE, "its rows hold NaN or infinity")
+        yield finding(case, run, index, Kind.NONFINITE, "its rows hold NaN or infinity")
 
 
 def _together(
@@ -115,16 +90,16 @@ def _together(
     """Hold each item of a batch against its rows alone."""
     if run.overwritten:
         detail = "the rows of the call before are written over: an engine has copied them, others may not have"
-        yield _finding(case, run, 0, Kind.BUFFER, detail, note=True)
+        yield finding(case, run, 0, Kind.BUFFER, detail, note=True)
     if len(run.outcomes) == 1:
         return
     for left, right in run.shared[:1]:
         # An engine sees it, and runs them again one by one: no row is wrong, and no batch ever gains.
         detail = f"its rows lie in the same memory as item {right}'s: an engine takes them one by one"
-        yield _finding(case, run, left, Kind.BUFFER, detail)
+        yield finding(case, run, left, Kind.BUFFER, detail)
     sound = all(outcome.crash is None for outcome in run.outcomes)
     for trouble in run.troubles if sound else ():
-        yield _finding(case, run, 0, Kind.FAILS_IN_BATCH, trouble)
+        yield finding(case, run, 0, Kind.FAILS_IN_BATCH, trouble)
     truths = [alone.get(outcome.specimen) for outcome in run.outcomes]
     for index, outcome in enumerate(run.outcomes):
         if outcome.rows is None or truths[index] is None:
@@ -133,7 +108,7 @@ def _together(
         same = [at for at, other in enumerate(run.outcomes) if other.specimen == outcome.specimen]
         found = explain(index, outcome.rows, truths, same, tolerance)
         if found is not None:
-            yield _finding(case, run, index, found.kind, found.detail, apart=found.distance)
+            yield finding(case, run, index, found.kind, found.detail, apart=found.distance)
 
 
 def _again(
@@ -157,7 +132,7 @@ def _again(
         detail = f"its rows are {apart:.2g} of their length from those of its first time"
         if other is not None:
             detail = "it has the rows of an earlier medium"
-        yield _finding(case, run, 0, Kind.STATE, detail, apart=apart)
+        yield finding(case, run, 0, Kind.STATE, detail, apart=apart)
 
 
 def _content(
@@ -169,48 +144,12 @@ def _content(
 ) -> Iterator[Finding]:
     """Look for media of one size and other content that have the same rows."""
     firsts = {run.outcomes[0].specimen: run for run in reversed(runs) if len(run.outcomes) == 1}
-    known = [specimen for specimen in alone if not specimen.mark]
+    known = [specimen for specimen in alone if specimen.whole]
     for at, one in enumerate(known):
         for other in known[:at]:
-            if (one.width, one.height) != (other.width, other.height):
+            if not one.alike(other):
                 continue
             tested[Rule.CONTENT] += 1
             if distance(alone[one], alone[other]) <= tolerance:
                 detail = "it has the rows of another medium of its size"
-                yield _finding(case, firsts[one], 0, Kind.BLIND, detail)
-
-
-def _places(
-    case: Case, runs: Sequence[Run], alone: Mapping[Specimen, npt.NDArray[np.float32]], tested: Counter[Rule]
-) -> Iterator[Finding]:
-    arrays = [alone.get(run.outcomes[0].specimen) for run in runs]
-    plain, first, last = arrays
-    if plain is None or first is None or last is None:
-        return
-    backwards = fault_of_reading(plain, first, last)
-    if backwards is not None:
-        tested[Rule.ORDER] += 1
-    if backwards:
-        detail = "its last rows are of the picture's first corner, and its first rows of the last"
-        yield _finding(case, runs[0], 0, Kind.REVERSES, detail)
-
-
-def _finding(
-    case: Case, run: Run, index: int, kind: Kind, detail: str, *, apart: float | None = None, note: bool = False
-) -> Finding:
-    outcome = run.outcomes[index]
-    promises = [other.promised for other in run.outcomes if other.promised is not None]
-    return Finding(
-        kind=kind,
-        detail=detail,
-        group=case.group,
-        batch=tuple(str(each.specimen) for each in run.outcomes),
-        index=index,
-        pixels=outcome.specimen.pixels,
-        promised=outcome.promised,
-        produced=outcome.produced,
-        longest=max(promises, default=None),
-        distance=apart,
-        note=note,
-        seeded=case.seeded,
-    )
+                yield finding(case, firsts[one], 0, Kind.BLIND, detail)

@@ -14,6 +14,7 @@ from typing import Any, Self
 import torch
 
 from encoder_server.encoders import Description, Encoder, Features, Picture, Source, UnfitMediaError
+from encoder_server.engine.bounds import DEFAULTS, Bounds
 from encoder_server.engine.pipeline import Pipeline
 
 # Rows of a call are kept to see whether the next one writes over them; of large items that would cost memory.
@@ -96,9 +97,9 @@ class Watched:
 class Watching(Pipeline):
     """An engine's pipeline around a watched encoder: `load` loads as an engine does."""
 
-    def __init__(self, encoder: Encoder[Any], *, max_pixels: int) -> None:
+    def __init__(self, encoder: Encoder[Any], *, bounds: Bounds = DEFAULTS) -> None:
         self.watched = Watched(encoder)
-        super().__init__(self.watched, max_pixels=max_pixels)
+        super().__init__(self.watched, bounds=bounds)
 
 
 def _overlap(left: torch.Tensor, right: torch.Tensor) -> bool:

@@ -35,12 +35,16 @@ AUTO = "Auto"
 
 # Sixteen pictures of 512x512: small ones gain by a batch, and a larger one would keep its first caller waiting.
 BATCH_BUDGET = 4 * 2**20
-# A bare tower's model_type, where it is not an entry point's name itself.
+# A model_type, a bare tower's or a whole model's, where it is not an entry point's name itself.
 _ENTRY_BY_MODEL_TYPE = {
     "clip_vision_model": "clip",
     "glm4v_vision": "glm4v",
     "qwen2_5_vl_vision": "qwen2_5_vl",
+    "qwen2_audio_encoder": "qwen2_audio",
     "qwen2_vl_vision": "qwen2_vl",
+    "qwen3_omni_moe": "qwen3_omni",
+    "qwen3_omni_moe_audio_encoder": "qwen3_omni",
+    "qwen3_omni_moe_thinker": "qwen3_omni",
     "qwen3_vl_vision": "qwen3_vl",
     "siglip2_vision_model": "siglip2",
     "siglip_vision_model": "siglip",

@@ -1,8 +1,9 @@
-"""Towers that take flat patches with a grid for each picture, and merge squares of patches into rows.
+"""Towers that take flat patches with a grid for each picture or clip, and merge squares of patches into rows.
 
 Place: what Qwen2-VL, Qwen2.5-VL, Qwen3-VL and GLM-4V share; a family states its classes, and what of the model's
-output is its rows. The promise follows the processor's own `merge_size`, the rows follow the model's own
-`spatial_merge_size`; where a folder lets the two differ, the check sees it.
+output is its rows. The promise follows the `merge_size` of the processor of that modality, the rows follow the model's
+own `spatial_merge_size`; where a folder lets the two differ, the check sees it. A folder without a video processor
+(see `video_processors.read`) gives an encoder of pictures alone.
 
 Must never: bring the two geometries into line, read the language model's weights, or reach for a network.
 """
@@ -10,13 +11,25 @@ Must never: bring the two geometries into line, read the language model's weight
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from encoder_server.encoders import Description, Features, LayoutError, Picture, RefusedError, Source, processors
+from encoder_server.encoders import (
+    Clip,
+    Description,
+    Features,
+    LayoutError,
+    Picture,
+    RefusedError,
+    Source,
+    UnfitMediaError,
+    processors,
+    video_processors,
+)
 from encoder_server.encoders.loading import build, describe, read_config
 from encoder_server.encoders.weights import read_tower
 
@@ -46,21 +59,24 @@ class GridEncoder:
     """The family's name, for a person."""
     config_class: ClassVar[type[PreTrainedConfig]]
     model_class: ClassVar[type[PreTrainedModel]]
+    video_class: ClassVar[str] = "Qwen2VLVideoProcessor"
+    """The processor of its clips, where a folder has one file for those and for pictures."""
 
-    def __init__(self, *, model: PreTrainedModel, processor: Any, weights: str) -> None:
+    def __init__(self, *, model: PreTrainedModel, processor: Any, video: Any, weights: str) -> None:
         self._model: Any = model
         self._processor = processor
+        self._video = video
         self._weights = weights
 
     @classmethod
     def load(cls, source: Source) -> Self:
         """See `Encoder.load`."""
-        processor = _load_processor(source)
+        processor, video = _load_processor(source), _load_video_processor(source, cls.video_class)
         config = read_config(source.model, cls.config_class, bare=[cls.config_class.model_type], name=cls.name)
         tower = read_tower(source.model, _PREFIXES)
         model = build(cls.model_class, config, tower, source)
         model.patch_embed = LinearPatchEmbed(model.patch_embed.proj)
-        return cls(model=model, processor=processor, weights=tower.digest)
+        return cls(model=model, processor=processor, video=video, weights=tower.digest)
 
     def width(self) -> int:
         """Give the width of a row, as the model's configuration says."""
@@ -72,15 +88,27 @@ class GridEncoder:
         rows: torch.Tensor = output.pooler_output
         return rows
 
+    def frames_of(self, grids: torch.Tensor) -> torch.Tensor:
+        """Give the grids that the model is told of for items of these `grids` (n, 3): the same."""
+        return grids
+
     def describe(self) -> Description:
         """See `Encoder.describe`."""
-        return describe(
+        pictures = describe(
             self,
             self._model,
             self._processor,
             weights=self._weights,
             settings=processors.effective(self._processor),
             width=self.width(),
+        )
+        if self._video is None:
+            return pictures
+        return replace(
+            pictures,
+            processor={**pictures.processor, "video": processors.effective(self._video)},
+            classes={**pictures.classes, "video_processor": type(self._video).__name__},
+            declared={**pictures.declared, "video": pictures.declared["image"]},
         )
 
     def warm_up(self) -> None:
@@ -96,29 +124,25 @@ class GridEncoder:
         )
         self.encode([blank])
 
-    def preprocess(self, media: Sequence[Picture]) -> list[Features]:
-        """See `Encoder.preprocess`; `grid` is (time, height, width) in patches."""
-        processors.refuse_thin(media)
-        return self._split(
-            processors.run(self._processor, media, gives=["image_grid_thw"], return_tensors="pt"), len(media)
-        )
+    def preprocess(self, media: Sequence[Picture | Clip]) -> list[Features]:
+        """See `Encoder.preprocess`; `grid` is (time, height, width) in patches.
 
-    def _split(self, batch: Mapping[str, torch.Tensor], count: int) -> list[Features]:
-        patches, grids = batch["pixel_values"], batch["image_grid_thw"].tolist()
-        sizes = [math.prod(grid) for grid in grids]
-        if len(grids) != count or sum(sizes) != patches.shape[0]:
-            raise LayoutError(f"{count} items, {len(grids)} grids; {sum(sizes)} patches in them, {len(patches)}")
-        merge = self._processor.merge_size**2
-        return [
-            Features(
-                modality="image",
-                tokens=size // merge,
-                grid=tuple(grid),
-                cost=size,
-                tensors={"pixel_values": part},
-            )
-            for size, grid, part in zip(sizes, grids, patches.split(sizes), strict=True)
-        ]
+        Clips are processed one by one: none depends on its mates. `video_processors` says which frames are taken.
+        """
+        processors.refuse_thin(media)
+        clips = [medium for medium in media if isinstance(medium, Clip)]
+        if clips:
+            return [self._clip(clip) for clip in clips]
+        pictures = [medium for medium in media if isinstance(medium, Picture)]
+        batch = processors.run(self._processor, pictures, gives=["image_grid_thw"], return_tensors="pt")
+        return _split("image", batch["pixel_values"], batch["image_grid_thw"], len(pictures), self._processor)
+
+    def _clip(self, clip: Clip) -> Features:
+        if self._video is None:
+            raise UnfitMediaError("the checkpoint has no video processor")
+        patches, grids = video_processors.run(self._video, clip)
+        (features,) = _split("video", patches, grids, 1, self._video)
+        return features
 
     @torch.inference_mode()
     def encode(self, features: Sequence[Features]) -> list[torch.Tensor]:
@@ -126,7 +150,7 @@ class GridEncoder:
         parts = [item.tensors["pixel_values"] for item in features]
         patches = parts[0] if len(parts) == 1 else torch.cat(parts)
         grids = torch.tensor([item.grid for item in features], device=self._model.device)
-        rows = self.rows_of(self._model(hidden_states=patches.to(self._model.device), grid_thw=grids))
+        rows = self.rows_of(self._model(hidden_states=patches.to(self._model.device), grid_thw=self.frames_of(grids)))
         if len(features) == 1:
             return [rows]
         counts = [math.prod(item.grid) // self._model.spatial_merge_size**2 for item in features]
@@ -135,8 +159,37 @@ class GridEncoder:
         return list(rows.split(counts))
 
 
+def _split(modality: str, patches: torch.Tensor, grids: torch.Tensor, count: int, processor: Any) -> list[Features]:
+    sizes = [math.prod(grid) for grid in grids.tolist()]
+    if len(sizes) != count or sum(sizes) != patches.shape[0]:
+        raise LayoutError(f"{count} items, {len(sizes)} grids; {sum(sizes)} patches in them, {len(patches)}")
+    return [
+        Features(
+            modality=modality,
+            tokens=size // processor.merge_size**2,
+            grid=tuple(grid),
+            cost=size,
+            tensors={"pixel_values": part},
+        )
+        for size, grid, part in zip(sizes, grids.tolist(), patches.split(sizes), strict=True)
+    ]
+
+
 def _load_processor(source: Source) -> Any:
     settings = processors.read_settings(source.processor)
+    _require_geometry(settings)
+    return processors.make(settings, gives=["image_grid_thw"], called="grids")
+
+
+def _load_video_processor(source: Source, own: str) -> Any:
+    settings = video_processors.read(source.processor, own)
+    if settings is None:
+        return None
+    _require_geometry(settings)
+    return video_processors.make(settings)
+
+
+def _require_geometry(settings: processors.Settings) -> None:
     for key in _GEOMETRY:
         settings.whole(key)
     size = settings.content.get("size")
@@ -144,4 +197,3 @@ def _load_processor(source: Source) -> Any:
     pixels = {"min_pixels", "max_pixels"}
     if not pixels <= settings.content.keys() and not {"shortest_edge", "longest_edge"} <= limits.keys():
         raise RefusedError(f"{settings.file}: size or min_pixels and max_pixels are missing")
-    return processors.make(settings, gives=["image_grid_thw"], called="grids")

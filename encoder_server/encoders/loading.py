@@ -28,6 +28,7 @@ TOGETHER = 16
 # What a tower computes with beside its weights, in whatever family. By name, because a release of the library adds
 # to what a configuration holds, and the same tower must keep its fingerprint.
 _ARITHMETIC = (
+    "activation_function",
     "attention_bias",
     "deepstack_visual_indexes",
     "depth",
@@ -40,12 +41,16 @@ _ARITHMETIC = (
     "in_channels",
     "intermediate_size",
     "layer_norm_eps",
+    "max_source_positions",
     "mlp_ratio",
+    "n_window",
+    "n_window_infer",
     "norm_type",
     "num_attention_heads",
     "num_channels",
     "num_heads",
     "num_hidden_layers",
+    "num_mel_bins",
     "num_patches",
     "num_position_embeddings",
     "out_hidden_size",
@@ -66,32 +71,42 @@ _SELECTION = ("downsample_ratio", "projector_hidden_act", "vision_feature_layer"
 _log = logging.getLogger(__name__)
 
 
-def read_config(folder: Path, family: type[PreTrainedConfig], *, bare: Collection[str] = (), name: str) -> Any:
-    """Read the tower's configuration: the section vision_config, or the file itself for a model_type in `bare`.
+def read_config(
+    folder: Path,
+    family: type[PreTrainedConfig],
+    *,
+    bare: Collection[str] = (),
+    name: str,
+    section: str = "vision_config",
+    within: str = "",
+) -> Any:
+    """Read the tower's configuration: `section`, or the file itself for a model_type in `bare`.
 
-    Raises RefusedError in the words "one of a `name` tower".
+    The section may lie in another, `within`. Raises RefusedError in the words "one of a `name` tower".
     """
     content = read_json(folder, "config.json")
-    section = content
+    if isinstance(outer := content.get(within), dict):
+        content = outer
+    said = "config.json:"
     if content.get("model_type") not in bare:
-        nested = content.get("vision_config")
+        nested = content.get(section)
         if not isinstance(nested, dict):
-            raise RefusedError("config.json: vision_config is missing")
-        section = nested
+            raise RefusedError(f"config.json: {section} is missing")
+        content, said = nested, f"config.json: {section} is"
     # Published checkpoints carry the full model's model_type in the section too.
-    settings = {key: value for key, value in section.items() if key != "model_type"}
+    settings = {key: value for key, value in content.items() if key != "model_type"}
     try:
         return family.from_dict(settings)
     except Exception as error:
         _log.exception("config.json was not taken")
-        raise RefusedError(f"config.json: vision_config is not one of a {name} tower") from error
+        raise RefusedError(f"{said} not one of a {name} tower") from error
 
 
-def read_full_config(folder: Path, family: type[PreTrainedConfig], *, name: str) -> Any:
-    """Read the whole model's configuration, where more than the tower's section decides what its rows are."""
+def read_full_config(folder: Path, family: type[PreTrainedConfig], *, name: str, section: str = "vision_config") -> Any:
+    """Read the whole model's configuration, where more than the tower's `section` decides what its rows are."""
     content = read_json(folder, "config.json")
-    if not isinstance(content.get("vision_config"), dict):
-        raise RefusedError("config.json: vision_config is missing")
+    if not isinstance(content.get(section), dict):
+        raise RefusedError(f"config.json: {section} is missing")
     try:
         return family.from_dict(content)
     except Exception as error:
@@ -119,7 +134,7 @@ def build(family: type[PreTrainedModel], config: PreTrainedConfig, tower: Tower,
         )
     except Exception as error:
         _log.exception("the tower could not be built")
-        raise RefusedError("config.json: no tower can be built from vision_config") from error
+        raise RefusedError("config.json: no tower can be built from it") from error
     model, report = loaded
     refuse(report["missing_keys"], report["unexpected_keys"], report["mismatched_keys"])
     return model.to(device=torch.device(source.device)).eval().requires_grad_(False)
@@ -156,11 +171,14 @@ def describe(
     check: Literal["promise", "self"] = "promise",
     batch_budget: int = BATCH_BUDGET,
     joined: PreTrainedConfig | None = None,
+    modality: str = "image",
+    sampling_rate: int | None = None,
 ) -> Description:
     """Give the Description of an encoder of this package. What is added to an identity is added here.
 
     `width` is a row's, `check` what its promise is held against (see `Declared`).
     `joined` is the whole model's configuration, where rows are more than the tower's own hidden states.
+    `sampling_rate` is of the audio that it takes.
     """
     dtype = str(model.dtype).removeprefix("torch.")
     return Description(
@@ -172,11 +190,12 @@ def describe(
             "model": type(model).__name__,
             "processor": type(processor).__name__,
         },
-        declared={"image": Declared(width=width, dtype=dtype, check=check)},
+        declared={modality: Declared(width=width, dtype=dtype, check=check)},
         together=True,
         dtype=dtype,
         device=str(model.device),
         batch_budget=batch_budget,
+        sampling_rate=sampling_rate,
     )
 
 

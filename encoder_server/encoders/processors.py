@@ -19,7 +19,7 @@ import torch
 import transformers
 from transformers.image_processing_backends import TorchvisionBackend
 
-from encoder_server.encoders import LayoutError, Picture, RefusedError, UnfitMediaError, read_json
+from encoder_server.encoders import Clip, LayoutError, Picture, RefusedError, UnfitMediaError, read_json
 
 MAX_RATIO = 200
 """Longer side to shorter: Qwen's own rule, and what keeps a processor that holds a picture's shape in memory."""
@@ -113,10 +113,10 @@ def run(processor: Any, media: Sequence[Picture], *, gives: Sequence[str], **opt
     return result
 
 
-def refuse_thin(media: Sequence[Picture]) -> None:
-    """Raise UnfitMediaError for a picture whose sides differ by more than MAX_RATIO to 1."""
-    for picture in media:
-        height, width, _ = picture.pixels.shape
+def refuse_thin(media: Sequence[Picture | Clip]) -> None:
+    """Raise UnfitMediaError for a picture or clip whose sides differ by more than MAX_RATIO to 1."""
+    for medium in media:
+        height, width, _ = (medium.frames if isinstance(medium, Clip) else medium.pixels).shape[-3:]
         if max(height, width) > MAX_RATIO * min(height, width):
             raise UnfitMediaError(f"{width}x{height}: the sides differ by more than {MAX_RATIO} to 1")
 

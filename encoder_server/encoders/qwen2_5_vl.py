@@ -1,4 +1,4 @@
-"""Qwen2.5-VL: the vision tower and the image processor of a checkpoint folder.
+"""Qwen2.5-VL: the vision tower and the processors of a checkpoint folder.
 
 Place: driven by the engine's stages through the `Encoder` Protocol; what it does is in `grid_towers`.
 

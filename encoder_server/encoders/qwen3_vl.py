@@ -1,4 +1,4 @@
-"""Qwen3-VL: the vision tower, its deepstack features and the image processor of a checkpoint folder.
+"""Qwen3-VL: the vision tower, its deepstack features and the processors of a checkpoint folder.
 
 A row is [merged | deepstack of the first tapped layer | of the second | ...]: the features that the language
 model takes as input embeddings, then those that it adds to its first layers, in the order of the tapped layers.
@@ -26,6 +26,7 @@ class Qwen3VLEncoder(GridEncoder):
     name = "Qwen3-VL"
     config_class = Qwen3VLVisionConfig
     model_class = Qwen3VLVisionModel
+    video_class = "Qwen3VLVideoProcessor"
 
     def width(self) -> int:
         """Give the width of a row, deepstack features included."""

@@ -21,7 +21,7 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
-from encoder_server.engine.decode import MAX_PIXELS
+from encoder_server.engine.bounds import DEFAULTS, Bounds
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,7 +46,13 @@ def main(arguments: list[str] | None = None) -> int:
         encoder=options.encoder,
         device=options.device,
         dtype=options.dtype,
-        max_pixels=options.max_pixels,
+        bounds=Bounds(
+            max_pixels=options.max_pixels,
+            max_clip_pixels=options.max_clip_pixels,
+            max_frames=options.max_frames,
+            max_audio_seconds=options.max_audio_seconds,
+            max_video_seconds=options.max_video_seconds,
+        ),
     )
     try:
         return process.run(sock, load, threads=options.threads)
@@ -89,7 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=1, help="intra-op threads")
     parser.add_argument("--device", default="cpu", help="torch device")
     parser.add_argument("--dtype", default="auto", help="torch dtype, or auto: as the checkpoint has it")
-    parser.add_argument("--max-pixels", type=int, default=MAX_PIXELS, help="largest picture decoded")
+    parser.add_argument("--max-pixels", type=int, default=DEFAULTS.max_pixels, help="of a picture or frame")
+    parser.add_argument("--max-clip-pixels", type=int, default=DEFAULTS.max_clip_pixels, help="of a video's frames")
+    parser.add_argument("--max-frames", type=int, default=DEFAULTS.max_frames, help="of a video")
+    parser.add_argument("--max-audio-seconds", type=float, default=DEFAULTS.max_audio_seconds, help="of a sound")
+    parser.add_argument("--max-video-seconds", type=float, default=DEFAULTS.max_video_seconds, help="of a video")
     return parser
 
 

@@ -1,6 +1,6 @@
-"""Bytes of a medium to pixels: every accepted file decoded in full, inside a guard.
+"""Bytes of a picture to pixels: every accepted file decoded in full, inside a guard.
 
-Place: first stage of the engine; `preprocess` takes what comes out. The rules for a picture:
+Place: first stage of the engine, beside `decode_clip` and `decode_sound`; `preprocess` takes what comes out. The rules:
 JPEG, PNG, WebP and GIF, told by their content; the first frame; turned upright by EXIF; 8-bit RGB.
 Transparency of any kind (alpha, a palette entry, a colour key) is laid on white. Grey, bilevel and palette
 pictures get three channels, CMYK is converted without a profile, 16-bit values keep their high byte.
@@ -20,15 +20,16 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from encoder_server.encoders import Picture
 
-MAX_PIXELS = 16_777_216
-"""The limit of an engine that is told none: a picture of 4096x4096."""
-
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
 _WITH_ALPHA = ("RGBA", "LA", "PA", "RGBa")
 
 
 class BadMediaError(Exception):
-    """The medium cannot be decoded, or is over the limit. The text is ours."""
+    """The medium cannot be decoded, or is over the limit. The text is ours; `frame` is which of a list it is about."""
+
+    def __init__(self, text: str, frame: int | None = None) -> None:
+        super().__init__(text)
+        self.frame = frame
 
 
 def decode_picture(data: bytes | memoryview, *, max_pixels: int) -> Picture:

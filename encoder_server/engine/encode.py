@@ -42,7 +42,7 @@ class Embedding:
 def encode(
     encoder: Encoder[Any], ready: Sequence[Ready], *, together: bool, renew: Callable[[Ready], Ready]
 ) -> tuple[list[Embedding], list[Failure]]:
-    """Encode `ready`, `together` as one batch or each alone; each item becomes an Embedding or a Failure.
+    """Encode `ready`, all of a modality `together` or each alone; each item becomes an Embedding or a Failure.
 
     `renew` prepares an item once more, for a second run of it.
     """
@@ -54,12 +54,16 @@ def encode(
             raise LayoutError("items share the memory of their rows")
         return own
 
-    parts = [ready] if together else [[item] for item in ready]
-    outcomes = [outcome for part in parts for outcome in isolate("model", run, part, renew)]
+    parts = _by_modality(ready) if together else [[item] for item in ready]
+    outcomes = {
+        id(item): outcome
+        for part in parts
+        for item, outcome in zip(part, isolate("model", run, part, renew), strict=True)
+    }
     embeddings: list[Embedding] = []
     failures: list[Failure] = []
-    for item, outcome in zip(ready, outcomes, strict=True):
-        medium = item.medium
+    for item in ready:
+        medium, outcome = item.medium, outcomes[id(item)]
         if isinstance(outcome, Fault):
             failures.append(
                 Failure(
@@ -69,12 +73,19 @@ def encode(
                     detail=outcome.detail,
                     promised=item.features.tokens,
                     grid=item.features.grid,
+                    size=item.size,
                 )
             )
         else:
             rows, finite = outcome
             embeddings.append(Embedding(index=medium.index, modality=medium.modality, rows=rows, finite=finite))
     return embeddings, failures
+
+
+def _by_modality(ready: Sequence[Ready]) -> list[list[Ready]]:
+    """One part for each modality that there is, in order."""
+    modalities = dict.fromkeys(item.medium.modality for item in ready)
+    return [[item for item in ready if item.medium.modality == modality] for modality in modalities]
 
 
 def _on_host(rows: object) -> tuple[torch.Tensor, bool]:

@@ -23,7 +23,7 @@ from encoder_server.encoders import Description
 from encoder_server.engine.integers import scatter
 
 _NUMBERS = 16
-_LIBRARIES = ("torch", "torchvision", "transformers", "pillow", "numpy", "safetensors")
+_LIBRARIES = ("torch", "torchvision", "transformers", "pillow", "av", "soundfile", "soxr", "numpy", "safetensors")
 
 
 def settings_digest(settings: Mapping[str, object]) -> str:

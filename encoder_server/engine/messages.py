@@ -21,26 +21,23 @@ from typing import Annotated, Literal
 import pydantic
 from pydantic.dataclasses import dataclass as validated
 
+from encoder_server.size import Size as Size
+
 _HEAD = 8  # bytes that say how long the JSON head is
 
 
 @validated(frozen=True, kw_only=True)
-class Size:
-    """Width and height of a picture in pixels."""
-
-    modality: str
-    width: int
-    height: int
-
-
-@validated(frozen=True, kw_only=True)
 class Promise:
-    """What the processor's own output says that the encoder will produce for one item: rows and grid."""
+    """What the processor's own output says that the encoder will produce for one item: rows and grid.
+
+    `size` is what the medium was once decoded, where its header does not tell.
+    """
 
     index: int
     modality: str
     tokens: int
     grid: tuple[int, ...]
+    size: Size | None = None
 
 
 @validated(frozen=True, kw_only=True)
@@ -61,7 +58,7 @@ class Failure:
 
     `code` is an error code of `encoder_server.errors`: bad_media (the caller's), layout (processor and model
     disagree), promise_mismatch (the caller expected another count), out_of_memory or internal. `detail` is
-    our own text: never a library's.
+    our own text: never a library's; `frame` is which of a list's it is about. `size` is as a Promise has it.
     """
 
     index: int
@@ -70,26 +67,29 @@ class Failure:
     detail: str
     promised: int | None = None
     grid: tuple[int, ...] | None = None
+    size: Size | None = None
+    frame: int | None = None
 
 
 @validated(frozen=True, kw_only=True)
 class Item:
-    """One medium to encode: `blob` holds its undecoded bytes. `expected_tokens` is the caller's own count."""
+    """One medium to encode: `blob` holds its undecoded bytes, or the first of `frames` pictures in a row that are a
+    video, shown at `fps`. `expected_tokens` is the caller's own count."""
 
     index: int
     modality: str
     blob: int
+    frames: int = 0
+    fps: float | None = None
     expected_tokens: int | None = None
 
 
 @validated(frozen=True, kw_only=True)
-class ProbeItem:
-    """One synthetic medium's way through the whole pipeline; `produced` is null when the layout failed."""
+class ProbeItem(Size):
+    """One synthetic medium, by its size, on its way through the whole pipeline; `produced` is null when the layout
+    failed."""
 
     index: int
-    modality: str
-    width: int
-    height: int
     grid: tuple[int, ...] | None
     promised: int | None
     produced: int | None

@@ -20,18 +20,19 @@ import torch
 
 from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, find
 from encoder_server.engine import measure
-from encoder_server.engine.decode import MAX_PIXELS
+from encoder_server.engine.bounds import DEFAULTS, Bounds
 from encoder_server.engine.encode import Embedding, encode
-from encoder_server.engine.messages import Failure, Measured, ProbeItem, Promise, Size
-from encoder_server.engine.preprocess import Medium, Ready, preprocess
-from encoder_server.engine.probe import GOLDEN, PROMISED, judge, plain, synthetic
+from encoder_server.engine.messages import Failure, Measured, ProbeItem, Promise
+from encoder_server.engine.preprocess import Medium, Ready, Rules, preprocess
+from encoder_server.engine.probe import GOLDEN, PROMISED, judge, medium, plain
 from encoder_server.engine.promise import promise
+from encoder_server.size import Size
 
 _log = logging.getLogger(__name__)
 
 
 class NotEncodedError(Exception):
-    """A picture failed that was given to `Pipeline.rows`, or that was to be prepared again; `failure` says why."""
+    """A medium failed that was given to `Pipeline.rows`, or that was to be prepared again; `failure` says why."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -42,22 +43,24 @@ class NotEncodedError(Exception):
 class Prepared:
     """A batch before the model runs: what to encode, its promises, and the items that got none.
 
-    `max_pixels` is the limit that its pictures were held to.
+    `bounds` are those that its media were held to.
     """
 
     ready: tuple[Ready, ...]
     promises: tuple[Promise, ...]
     failures: tuple[Failure, ...]
-    max_pixels: int
+    bounds: Bounds
 
 
 class Pipeline:
     """An encoder and its stages. Not for use from several threads at once."""
 
-    def __init__(self, encoder: Encoder[Any], *, max_pixels: int) -> None:
+    def __init__(self, encoder: Encoder[Any], *, bounds: Bounds = DEFAULTS) -> None:
         self._encoder = encoder
         self._description = encoder.describe()
-        self._max_pixels = max_pixels
+        self._bounds = bounds
+        if "audio" in self._description.declared and self._description.sampling_rate is None:
+            raise RefusedError("the encoder declares audio, and no sampling rate for it")
 
     @classmethod
     def load(
@@ -68,7 +71,7 @@ class Pipeline:
         encoder: str = AUTO,
         device: str = "cpu",
         dtype: str = "auto",
-        max_pixels: int = MAX_PIXELS,
+        bounds: Bounds = DEFAULTS,
     ) -> Self:
         """Load the encoder registered as `encoder` from the checkpoint folder, and run its model once.
 
@@ -79,7 +82,7 @@ class Pipeline:
         with _refusing("load"):
             loaded = find(encoder, model).load(source)
         with _refusing("describe itself"):
-            pipeline = cls(loaded, max_pixels=max_pixels)
+            pipeline = cls(loaded, bounds=bounds)
         try:
             loaded.warm_up()
         # Whatever it raises: an encoder that calls for an exit must not end the engine without a word.
@@ -99,25 +102,25 @@ class Pipeline:
 
     def prepare(self, media: Sequence[Medium]) -> Prepared:
         """Decode, preprocess and promise; every item is among the promises or the failures."""
-        return self._prepare(media, self._max_pixels)
+        return self._prepare(media, self._bounds)
 
     def encode(self, prepared: Prepared) -> tuple[list[Embedding], list[Failure]]:
         """Run the model; every promised item is among the embeddings or the failures."""
 
         def renew(item: Ready) -> Ready:
-            ready, failures = self._preprocess([item.medium], prepared.max_pixels)
+            ready, failures = self._preprocess([item.medium], prepared.bounds)
             if failures:
                 raise NotEncodedError(failures[0])
             return ready[0]
 
         return encode(self._encoder, prepared.ready, together=self._description.together, renew=renew)
 
-    def rows(self, picture: bytes) -> npt.NDArray[np.float32]:
-        """Encode one picture file alone: rows (tokens, width), widened to float32 where the model's are narrower.
+    def rows(self, content: bytes, modality: str = "image") -> npt.NDArray[np.float32]:
+        """Encode one file alone: rows (tokens, width), widened to float32 where the model's are narrower.
 
         Raises NotEncodedError when it fails.
         """
-        prepared = self.prepare([Medium(index=0, modality="image", data=picture)])
+        prepared = self.prepare([Medium(index=0, modality=modality, data=content)])
         embeddings, failures = self.encode(prepared)
         for failure in (*prepared.failures, *failures):
             raise NotEncodedError(failure)
@@ -153,22 +156,21 @@ class Pipeline:
             advisory=measure.advisory(description),
         )
 
-    def _prepare(self, media: Sequence[Medium], max_pixels: int) -> Prepared:
-        ready, refused = self._preprocess(media, max_pixels)
+    def _prepare(self, media: Sequence[Medium], bounds: Bounds) -> Prepared:
+        ready, refused = self._preprocess(media, bounds)
         kept, promises, unexpected = promise(ready)
-        return Prepared(
-            ready=tuple(kept), promises=tuple(promises), failures=(*refused, *unexpected), max_pixels=max_pixels
-        )
+        return Prepared(ready=tuple(kept), promises=tuple(promises), failures=(*refused, *unexpected), bounds=bounds)
 
-    def _preprocess(self, media: Sequence[Medium], max_pixels: int) -> tuple[list[Ready], list[Failure]]:
-        return preprocess(self._encoder, media, modalities=self._description.declared, max_pixels=max_pixels)
+    def _preprocess(self, media: Sequence[Medium], bounds: Bounds) -> tuple[list[Ready], list[Failure]]:
+        description = self._description
+        rules = Rules(modalities=description.declared, rate=description.sampling_rate, bounds=bounds)
+        return preprocess(self._encoder, media, rules)
 
     def _run_probe(self, sizes: Sequence[Size]) -> tuple[tuple[ProbeItem, ...], list[Embedding]]:
         declared = self._description.declared
         sizes = [size for size in sizes if size.modality in declared]
-        media = [Medium(index=at, modality=size.modality, data=synthetic(size)) for at, size in enumerate(sizes)]
-        largest = max((size.width * size.height for size in sizes), default=0)
-        prepared = self._prepare(media, largest)
+        media = [medium(size, at) for at, size in enumerate(sizes)]
+        prepared = self._prepare(media, Bounds.around(sizes))
         if any(failure.code == "bad_media" for failure in prepared.failures):
             _log.warning("the encoder does not take the probe's %s", sizes)
             refused = {failure.index for failure in prepared.failures if failure.code == "bad_media"}
@@ -183,14 +185,12 @@ class Pipeline:
         told: list[tuple[int, tuple[int, ...]] | None] = []
         for size in sizes:
             if size.modality in self._description.declared:
-                medium = Medium(index=0, modality=size.modality, data=plain(size))
-                promises = self._prepare([medium], size.width * size.height).promises
+                promises = self._prepare([plain(size, 0)], Bounds.around([size])).promises
                 told.append((promises[0].tokens, promises[0].grid) if promises else None)
         return told
 
     def _may_probe(self, size: Size) -> bool:
-        known = size.modality in self._description.declared
-        may = known and size.width > 0 and size.height > 0 and size.width * size.height <= self._max_pixels
+        may = size.fits(self._description.declared) and self._bounds.allow(size)
         if not may:
             _log.warning("not probed, for it could not be asked for: %s", size)
         return may

@@ -7,24 +7,49 @@ Must never: count tokens (the encoder reads them off the processor's output), or
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, SupportsIndex
 
-from encoder_server.encoders import Encoder, Features, LayoutError, Picture
+from encoder_server.encoders import Decoded, Encoder, Features, LayoutError
+from encoder_server.engine.bounds import Bounds
 from encoder_server.engine.decode import BadMediaError, decode_picture
+from encoder_server.engine.decode_clip import decode_clip, decode_frames
+from encoder_server.engine.decode_sound import decode_sound
 from encoder_server.engine.isolate import Fault, isolate
 from encoder_server.engine.messages import Failure
+from encoder_server.size import Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Medium:
-    """One item as it came: undecoded bytes, and the caller's own token count where it sent one."""
+    """One item as it came: undecoded bytes, of one file or, in `frames`, of each picture of a video of which `fps` are
+    shown in a second; and the caller's own token count where it sent one."""
 
     index: int
     modality: str
-    data: bytes | memoryview
+    data: bytes | memoryview = b""
+    frames: tuple[bytes | memoryview, ...] = ()
+    fps: float | None = None
     expected_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """How media are decoded: which modalities there are, the rate of their audio, and what is too much."""
+
+    modalities: Collection[str]
+    rate: int | None
+    bounds: Bounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A decoded item; `size` is its own, before it was fitted to the encoder."""
+
+    medium: Medium
+    decoded: Decoded
+    size: Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,35 +58,80 @@ class Ready:
 
     medium: Medium
     features: Features
+    size: Size
 
 
-def preprocess(
-    encoder: Encoder[Any], media: Sequence[Medium], *, modalities: Collection[str], max_pixels: int
-) -> tuple[list[Ready], list[Failure]]:
-    """Decode and process `media` as one batch; each comes back as Ready or as a Failure."""
+def preprocess(encoder: Encoder[Any], media: Sequence[Medium], rules: Rules) -> tuple[list[Ready], list[Failure]]:
+    """Decode and process `media`, one modality after the other; each comes back as Ready, in order, or as a Failure."""
     failures: list[Failure] = []
-    decoded: list[tuple[Medium, Picture]] = []
-    for medium in media:
-        picture = _decode(medium, modalities, max_pixels)
-        if isinstance(picture, Fault):
-            failures.append(_failure(medium, picture))
-        else:
-            decoded.append((medium, picture))
-
-    def run(pairs: Sequence[tuple[Medium, Picture]]) -> list[Features]:
-        return [_sound(features) for features in encoder.preprocess([picture for _, picture in pairs])]
-
-    def renew(pair: tuple[Medium, Picture]) -> tuple[Medium, Picture]:
-        return pair[0], decode_picture(pair[0].data, max_pixels=max_pixels)
-
-    outcomes = isolate("processor", run, decoded, renew)
     ready: list[Ready] = []
-    for (medium, _), outcome in zip(decoded, outcomes, strict=True):
-        if isinstance(outcome, Fault):
-            failures.append(_failure(medium, outcome))
-        else:
-            ready.append(Ready(medium=medium, features=outcome))
-    return ready, failures
+
+    def run(group: Sequence[Opened]) -> list[Features]:
+        return [_sound(features) for features in encoder.preprocess([opened.decoded for opened in group])]
+
+    def renew(opened: Opened) -> Opened:
+        return _decode(opened.medium, rules)
+
+    for group in _groups(media, rules, failures):
+        for opened, outcome in zip(group, isolate("processor", run, group, renew), strict=True):
+            if isinstance(outcome, Fault):
+                failures.append(_failure(opened.medium, outcome, opened.size))
+            else:
+                ready.append(Ready(medium=opened.medium, features=outcome, size=opened.size))
+    places = {id(medium): place for place, medium in enumerate(media)}
+    return sorted(ready, key=lambda each: places[id(each.medium)]), failures
+
+
+def _groups(media: Sequence[Medium], rules: Rules, failures: list[Failure]) -> Iterator[list[Opened]]:
+    """Decode, and give what is of one modality together, but no more pixels at a time than one video may have: a
+    batch of videos would else be held in full."""
+    for modality in dict.fromkeys(medium.modality for medium in media):
+        group: list[Opened] = []
+        for medium in media:
+            if medium.modality != modality:
+                continue
+            opened = _open(medium, rules)
+            if isinstance(opened, Failure):
+                failures.append(opened)
+                continue
+            held = sum(each.size.pixels for each in group)
+            if group and held + opened.size.pixels > rules.bounds.max_clip_pixels:
+                yield group
+                group = []
+            group.append(opened)
+        yield group
+
+
+def _open(medium: Medium, rules: Rules) -> Opened | Failure:
+    try:
+        return _decode(medium, rules)
+    except BadMediaError as error:
+        return replace(_failure(medium, Fault(code="bad_media", detail=str(error))), frame=error.frame)
+    except MemoryError:
+        return _failure(medium, Fault(code="out_of_memory", detail="out of memory in decoding"))
+
+
+def _decode(medium: Medium, rules: Rules) -> Opened:
+    bounds = rules.bounds
+    match medium.modality if medium.modality in rules.modalities else None:
+        case "image":
+            picture = decode_picture(medium.data, max_pixels=bounds.max_pixels)
+            height, width = picture.pixels.shape[:2]
+            return Opened(medium=medium, decoded=picture, size=Size(modality="image", width=width, height=height))
+        case "video":
+            fps = medium.fps
+            clip = (
+                decode_frames(medium.frames, fps=fps, bounds=bounds)
+                if medium.frames
+                else decode_clip(medium.data, bounds=bounds)
+            )
+            frames, height, width = clip.frames.shape[:3]
+            size = Size(modality="video", width=width, height=height, frames=frames, fps=clip.fps or 0)
+            return Opened(medium=medium, decoded=clip, size=size)
+        case "audio" if rules.rate is not None:
+            sound, size = decode_sound(medium.data, rate=rules.rate, bounds=bounds)
+            return Opened(medium=medium, decoded=sound, size=size)
+    raise BadMediaError("the encoder has no such modality")
 
 
 def _sound(features: object) -> Features:
@@ -82,16 +152,5 @@ def _whole(value: object) -> int:
     return value.__index__()
 
 
-def _decode(medium: Medium, modalities: Collection[str], max_pixels: int) -> Picture | Fault:
-    if medium.modality != "image" or medium.modality not in modalities:
-        return Fault(code="bad_media", detail="the encoder has no such modality")
-    try:
-        return decode_picture(medium.data, max_pixels=max_pixels)
-    except BadMediaError as error:
-        return Fault(code="bad_media", detail=str(error))
-    except MemoryError:
-        return Fault(code="out_of_memory", detail="out of memory in decoding")
-
-
-def _failure(medium: Medium, fault: Fault) -> Failure:
-    return Failure(index=medium.index, modality=medium.modality, code=fault.code, detail=fault.detail)
+def _failure(medium: Medium, fault: Fault, size: Size | None = None) -> Failure:
+    return Failure(index=medium.index, modality=medium.modality, code=fault.code, detail=fault.detail, size=size)

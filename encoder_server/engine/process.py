@@ -89,7 +89,9 @@ def _encode(sock: socket.socket, pipeline: Pipeline, message: Encode, blobs: Seq
         Medium(
             index=item.index,
             modality=item.modality,
-            data=blobs[item.blob],
+            data=b"" if item.frames else blobs[item.blob],
+            frames=tuple(blobs[item.blob : item.blob + item.frames]),
+            fps=item.fps,
             expected_tokens=item.expected_tokens,
         )
         for item in message.items

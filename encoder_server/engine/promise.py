@@ -29,11 +29,18 @@ def promise(ready: Sequence[Ready]) -> tuple[list[Ready], list[Promise], list[Fa
                     detail=f"expected {medium.expected_tokens} tokens, the processor makes {features.tokens}",
                     promised=features.tokens,
                     grid=features.grid,
+                    size=item.size,
                 )
             )
             continue
         kept.append(item)
         promises.append(
-            Promise(index=medium.index, modality=medium.modality, tokens=features.tokens, grid=features.grid)
+            Promise(
+                index=medium.index,
+                modality=medium.modality,
+                tokens=features.tokens,
+                grid=features.grid,
+                size=item.size,
+            )
         )
     return kept, promises, failures

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from encoder_server.layouts import grids, joined, patches
+from encoder_server.layouts import grids, joined, patches, sounds
 from encoder_server.layouts.parts import Layout
 
 FAMILIES: Mapping[str, Callable[[], Layout]] = {
@@ -25,4 +25,7 @@ FAMILIES: Mapping[str, Callable[[], Layout]] = {
     "llava": joined.llava,
     "pixtral": joined.pixtral,
     "internvl": joined.internvl,
+    "whisper": sounds.whisper,
+    "qwen2_audio": sounds.qwen2_audio,
+    "qwen3_omni": sounds.qwen3_omni,
 }

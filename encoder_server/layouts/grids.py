@@ -1,6 +1,7 @@
 """Layouts of Qwen2-VL, Qwen2.5-VL, Qwen3-VL and GLM-4V: flat patches with a grid, merged by squares.
 
-Place: among `layouts`. Must never: differ in a name from what is published.
+Place: among `layouts`. Must never: differ in a name from what is published. Sizes are tiny: a video processor's own
+least size would scale every clip up to 336 pixels a side.
 """
 
 from __future__ import annotations
@@ -11,6 +12,13 @@ from encoder_server.layouts.parts import CLIP_MEAN, CLIP_STD, Layout, Shapes, la
 
 _HIDDEN, _DEPTH, _HEADS, _INNER, _OUT, _TIME, _MERGE = 64, 3, 4, 128, 64, 2, 2
 _MERGED = _HIDDEN * _MERGE**2
+_QWEN_VIDEO = {
+    "video_processor_type": "Qwen2VLVideoProcessor",
+    "size": {"shortest_edge": 56 * 56, "longest_edge": 50_176},
+    "do_sample_frames": False,
+    "min_frames": 4,
+    "max_frames": 768,
+}
 
 
 def qwen2_vl() -> Layout:
@@ -35,7 +43,7 @@ def qwen2_vl() -> Layout:
     for block in range(_DEPTH):
         tower |= under(f"blocks.{block}.", _block(bias=True) | _plain_mlp("fc1", "fc2"))
     config = _flat("Qwen2VLForConditionalGeneration", "qwen2_vl", 48) | {"vision_config": vision}
-    return _layout(config, _qwen_processor("Qwen2VLProcessor"), tower, "visual.", 48)
+    return _layout(config, _qwen_processor("Qwen2VLProcessor"), _QWEN_VIDEO, tower, "visual.", 48)
 
 
 def qwen2_5_vl() -> Layout:
@@ -63,7 +71,7 @@ def qwen2_5_vl() -> Layout:
     for block in range(_DEPTH):
         tower |= under(f"blocks.{block}.", _block(bias=False) | _gated_mlp(_HIDDEN, _INNER, bias=True))
     config = _flat("Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", _OUT) | {"vision_config": vision}
-    return _layout(config, _qwen_processor("Qwen2_5_VLProcessor"), tower, "visual.", _OUT)
+    return _layout(config, _qwen_processor("Qwen2_5_VLProcessor"), _QWEN_VIDEO, tower, "visual.", _OUT)
 
 
 def qwen3_vl() -> Layout:
@@ -105,7 +113,15 @@ def qwen3_vl() -> Layout:
         "image_mean": [0.5, 0.5, 0.5],
         "image_std": [0.5, 0.5, 0.5],
     }
-    return _layout(config, processor, tower, "model.visual.", 48, language="model.language_model.")
+    video = {
+        "video_processor_type": "Qwen3VLVideoProcessor",
+        "size": {"shortest_edge": 2 * 64 * 64, "longest_edge": 262_144},
+        "do_sample_frames": True,
+        "fps": 2,
+        "min_frames": 4,
+        "max_frames": 768,
+    }
+    return _layout(config, processor, video, tower, "model.visual.", 48, language="model.language_model.")
 
 
 def glm4v() -> Layout:
@@ -152,7 +168,14 @@ def glm4v() -> Layout:
         "image_mean": CLIP_MEAN,
         "image_std": CLIP_STD,
     }
-    return _layout(config, processor, tower, "model.visual.", 48, language="model.language_model.")
+    video = {
+        "video_processor_type": "Glm4vVideoProcessor",
+        "size": {"shortest_edge": 2 * 56 * 56, "longest_edge": 262_144},
+        "do_sample_frames": True,
+        "fps": 2,
+        "max_duration": 300,
+    }
+    return _layout(config, processor, video, tower, "model.visual.", 48, language="model.language_model.")
 
 
 def _block(*, bias: bool, attention_bias: bool = True) -> Shapes:
@@ -210,9 +233,17 @@ def _qwen_processor(processor_class: str) -> dict[str, Any]:
 
 
 def _layout(
-    config: dict[str, Any], processor: dict[str, Any], tower: Shapes, prefix: str, width: int, language: str = "model."
+    config: dict[str, Any],
+    processor: dict[str, Any],
+    video: dict[str, Any],
+    tower: Shapes,
+    prefix: str,
+    width: int,
+    language: str = "model.",
 ) -> Layout:
+    shared = ("processor_class", "patch_size", "temporal_patch_size", "merge_size", "image_mean", "image_std")
+    clips = {**video, **{key: processor[key] for key in shared}}
     return Layout(
-        files={"config.json": config, "preprocessor_config.json": processor},
+        files={"config.json": config, "preprocessor_config.json": processor, "video_preprocessor_config.json": clips},
         shapes=under(prefix, tower) | language_model(language, width),
     )

@@ -9,7 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from encoder_operator.observation import DoneOrder, Identity, ItemReport, ProbeReport, ProbeResult, Size
+from encoder_operator.observation import DoneOrder, Identity, ItemReport, ProbeReport, ProbeResult
+from encoder_operator.sizes import parse_size
 
 _MOST_ITEMS = 64
 _LONGEST_TEXT = 512
@@ -59,7 +60,7 @@ def _item(item: Mapping[str, Any]) -> ItemReport:
     grid = item.get("grid")
     return ItemReport(
         index=int(item.get("index", 0)),
-        size=Size(modality=_text(item["modality"]), width=int(item["width"]), height=int(item["height"])),
+        size=parse_size(item),
         grid=None if grid is None else tuple(int(each) for each in grid),
         promised=_optional_integer(item["promised"]),
         produced=_optional_integer(item["produced"]),

@@ -12,11 +12,21 @@ from enum import Enum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """A medium's size, as named in violations and in probe orders (pixels)."""
+    """A medium's size, as named in violations and in probe orders: pixels of a picture or of each frame; frames, and
+    how many of them in a second; samples, and how many of them in a second. What a modality has not is 0."""
 
     modality: str
-    width: int
-    height: int
+    width: int = 0
+    height: int = 0
+    frames: int = 0
+    fps: float = 0.0
+    samples: int = 0
+    rate: int = 0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a medium of this size can be asked for: of one that could not be opened, nothing is known."""
+        return bool((self.width and self.height) or (self.samples and self.rate))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

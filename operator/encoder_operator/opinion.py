@@ -76,7 +76,7 @@ class _Answer(Enum):
 def failed_sizes(identity: Identity | None) -> tuple[Size, ...]:
     """The sizes that a probe is to repeat: those of the newest violations."""
     violations = () if identity is None else identity.recent_violations
-    return tuple(dict.fromkeys(each.size for each in violations))[:_MOST_SIZES]
+    return tuple(dict.fromkeys(each.size for each in violations if each.size.is_known))[:_MOST_SIZES]
 
 
 def subject_of(replica: Replica) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from encoder_operator import vocabulary
 from encoder_operator.observation import CordonRecord, CordonState, Order, Question, Size
+from encoder_operator.sizes import parse_size, render_size
 from encoder_operator.timestamps import to_seconds, to_text
 
 _MOST_TIMES = 2**31 - 1
@@ -131,9 +132,7 @@ def _record(value: Mapping[str, Any]) -> CordonRecord:
 
 
 def _parse_sizes(value: Sequence[Mapping[str, Any]]) -> tuple[Size, ...]:
-    return tuple(
-        Size(modality=str(each["modality"]), width=int(each["width"]), height=int(each["height"])) for each in value
-    )
+    return tuple(parse_size(each) for each in value)
 
 
 def _can_be_told(record: CordonRecord) -> bool:
@@ -147,7 +146,7 @@ def _can_be_told(record: CordonRecord) -> bool:
 
 
 def _sizes(sizes: Sequence[Size]) -> list[dict[str, Any]]:
-    return [{"modality": each.modality, "width": each.width, "height": each.height} for each in sizes]
+    return [render_size(each) for each in sizes]
 
 
 def _text(value: Mapping[str, Any]) -> str:

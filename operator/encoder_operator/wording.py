@@ -21,7 +21,13 @@ def item_words(item: ItemReport) -> str:
 
 def size_words(size: Size) -> str:
     """A size in words."""
-    return f"{size.modality} {size.width}x{size.height}"
+    if size.samples or size.rate:
+        return f"{size.modality} {size.samples} samples at {size.rate} Hz"
+    if not size.is_known:
+        return f"{size.modality} of no known size"
+    frames = f", {size.frames} frames" if size.frames else ""
+    rate = f" at {size.fps:g} fps" if size.fps else ""
+    return f"{size.modality} {size.width}x{size.height}{frames}{rate}"
 
 
 def count_words(item: ItemReport) -> str:

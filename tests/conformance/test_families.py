@@ -11,6 +11,7 @@ from encoder_server.checkpoint import make
 from encoder_server.conformance import report
 from encoder_server.conformance.sweep import Extent, Sweep
 from encoder_server.conformance.watch import Watching
+from encoder_server.engine.bounds import Bounds
 from encoder_server.layouts import FAMILIES
 
 # Residues, edges, tiny and thin pictures, batches and orders are all below it; asking for steps stays cheap.
@@ -21,6 +22,6 @@ LIMIT = 200_000
 def test_a_family_is_good_by_every_rule(family: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     make(tmp_path / family, seed=7, family=family)
-    pipeline = Watching.load(tmp_path / family, max_pixels=LIMIT)
-    audit = Sweep(pipeline, Extent(max_pixels=LIMIT, quick=True, seconds=100), lambda text: None).run()
+    pipeline = Watching.load(tmp_path / family, bounds=Bounds(max_pixels=LIMIT))
+    audit = Sweep(pipeline, Extent(max_pixels=LIMIT, quick=True, seconds=300), lambda text: None).run()
     assert audit.good, report.as_text(audit)

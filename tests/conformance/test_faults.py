@@ -13,6 +13,7 @@ from encoder_server.conformance.audit import Audit, State
 from encoder_server.conformance.findings import Kind, Rule
 from encoder_server.conformance.sweep import Extent, Sweep
 from encoder_server.conformance.watch import Watching
+from encoder_server.engine.bounds import Bounds
 from tests.conformance import encoders
 
 LIMIT = 700_000
@@ -21,7 +22,7 @@ QUICK = Extent(max_pixels=LIMIT, quick=True, seconds=100)
 
 def audit(family: type[encoders.Sound], extent: Extent = QUICK) -> Audit:
     torch.set_num_threads(1)
-    return Sweep(Watching(family(), max_pixels=LIMIT), extent, lambda text: None).run()
+    return Sweep(Watching(family(), bounds=Bounds(max_pixels=LIMIT)), extent, lambda text: None).run()
 
 
 def faults(found: Audit) -> dict[Kind, str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from encoder_operator import metrics_page, orders, window
+from encoder_operator import sizes as sizes_of
 from encoder_operator.likeness import distance
 from encoder_operator.observation import Order
 
@@ -26,9 +27,8 @@ def test_a_record_is_read_and_written_as_agreed() -> None:
 
 def test_a_probe_order_is_written_as_agreed() -> None:
     value = ORDERS["probe"]["value"]
-    record = orders.parse_record(json.dumps(ORDERS["cordon"]["value"]))
-    assert record is not None
-    written = orders.render_probe(Order(id=value["id"], boot_id=value["bootId"]), record.sizes)
+    sizes = [sizes_of.parse_size(each) for each in value["sizes"]]
+    written = orders.render_probe(Order(id=value["id"], boot_id=value["bootId"]), sizes)
     assert json.loads(written) == value
     assert orders.parse_order(written) == Order(id=value["id"], boot_id=value["bootId"])
 

@@ -13,7 +13,7 @@ import numpy
 import pytest
 import torch
 
-from encoder_server.encoders import Description, Features, Picture, RefusedError, Source
+from encoder_server.encoders import Clip, Description, Features, Picture, RefusedError, Source
 from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
 from encoder_server.engine import pipeline as engine_pipeline
 from encoder_server.engine.pipeline import Pipeline
@@ -52,7 +52,7 @@ class Buggy(Qwen25VLEncoder):
     @staticmethod
     def in_processor() -> Any: ...
 
-    def preprocess(self, media: Sequence[Picture]) -> list[Features]:
+    def preprocess(self, media: Sequence[Picture | Clip]) -> list[Features]:
         if any(item.pixels.shape[0] == 140 for item in media):
             self.in_processor()
         return super().preprocess(media)
@@ -89,7 +89,7 @@ def test_a_plain_bug_fails_its_item_alone_and_is_no_evidence(
 class Scribbling(Qwen25VLEncoder):
     """Writes over whatever it is given, and then cannot take several items at once."""
 
-    def preprocess(self, media: Sequence[Picture]) -> list[Features]:
+    def preprocess(self, media: Sequence[Picture | Clip]) -> list[Features]:
         features = super().preprocess(media)
         for item in media:
             item.pixels[:] = 255
@@ -130,7 +130,7 @@ class Sharing(Qwen25VLEncoder):
 class Emptying(Qwen25VLEncoder):
     """Takes the items out of the lists that it is given."""
 
-    def preprocess(self, media: Sequence[Picture]) -> list[Features]:
+    def preprocess(self, media: Sequence[Picture | Clip]) -> list[Features]:
         assert isinstance(media, list)
         return [super(Emptying, self).preprocess([media.pop(0)])[0] for _ in range(len(media))]
 

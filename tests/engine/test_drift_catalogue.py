@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 from transformers.image_processing_backends import TorchvisionBackend
 from transformers.models.qwen2_vl import image_processing_qwen2_vl as library
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from encoder_server.checkpoint import make
-from encoder_server.encoders import Description, Features, Picture, RefusedError
+from encoder_server.encoders import Clip, Description, Features, Picture, RefusedError
 from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
 from encoder_server.engine.messages import Measured, Probed
 from encoder_server.engine.pipeline import Pipeline
@@ -137,7 +138,7 @@ def test_another_setting_of_resizing_is_another_fingerprint_though_no_row_mismat
     assert held_for(drifted, healthy) == ("ProbeFailed" if "do_resize" in settings else "FingerprintDrift")
 
 
-honest_resize = library.smart_resize
+honest_resize: Callable[..., tuple[int, int]] = library.smart_resize
 
 
 def rounds_down(height: int, width: int, factor: int, min_pixels: int, max_pixels: int) -> tuple[int, int]:
@@ -188,7 +189,8 @@ def test_another_setting_of_pixel_values_is_another_fingerprint_though_every_cou
     assert held_for(drifted, healthy) == "FingerprintDrift"
 
 
-honest_values, honest_pixels = TorchvisionBackend.rescale_and_normalize, library.tvF.resize
+honest_values: Callable[..., torch.Tensor] = TorchvisionBackend.rescale_and_normalize
+honest_pixels: Callable[..., torch.Tensor] = functional.resize
 
 
 def swaps_channels(self: Any, images: torch.Tensor, *rest: Any, **options: Any) -> torch.Tensor:
@@ -221,18 +223,28 @@ def test_interpolation_without_antialiasing_in_the_librarys_code_moves_the_signa
     checkpoint: Path, healthy: Measured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        library.tvF, "resize", lambda *args, **options: honest_pixels(*args, **options | {"antialias": False})
+        functional, "resize", lambda *args, **options: honest_pixels(*args, **options | {"antialias": False})
     )
     assert held_for(measure(checkpoint), healthy) == "SignatureDrift"
 
 
 class Slow(Qwen25VLEncoder):
-    """An encoder of one's own on the library's slow processor."""
+    """An encoder of one's own on the pixels of the library's slow processor."""
 
-    def preprocess(self, media: Sequence[Picture]) -> list[Features]:
+    def preprocess(self, media: Sequence[Picture | Clip]) -> list[Features]:
         slow = Qwen2VLImageProcessorPil.from_dict(self._processor.to_dict())
-        batch = slow(images=[item.pixels for item in media], input_data_format="channels_last", return_tensors="pt")
-        return self._split(batch, len(media))
+        return [
+            replace(item, tensors={**item.tensors, "pixel_values": _pixels(slow, medium)})
+            if isinstance(medium, Picture)
+            else item
+            for item, medium in zip(super().preprocess(media), media, strict=True)
+        ]
+
+
+def _pixels(slow: Any, picture: Picture) -> torch.Tensor:
+    made = slow(images=[picture.pixels], input_data_format="channels_last", return_tensors="pt")
+    pixels: torch.Tensor = made["pixel_values"]
+    return pixels
 
 
 class SlowAndSaysSo(Slow):
@@ -450,3 +462,34 @@ def test_items_swapped_where_all_have_one_count_move_the_signature(
 def test_a_model_type_without_an_encoder_is_refused_by_its_name(variant: Variant) -> None:
     with pytest.raises(RefusedError, match=r"^config\.json: no encoder for model_type 'kimi_vl'; there are: "):
         Pipeline.load(variant(CONFIG, model_type="kimi_vl"))
+
+
+# 3 and 5 in videos: another temporal_patch_size or merge_size than the model's, in the video processor alone
+
+VIDEO = "video_preprocessor_config.json"
+
+
+@pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "glm4v"])
+@pytest.mark.parametrize(
+    "geometry", [{"merge_size": 4}, {"temporal_patch_size": 1}, {"temporal_patch_size": 4}], ids=str
+)
+def test_a_video_processor_of_another_geometry_than_the_model_fails_the_probes_videos_alone(
+    families: Families, family: str, geometry: dict[str, int]
+) -> None:
+    drifted = measure(families.copy(family, {VIDEO: geometry}))
+    failed = {item.modality for item in drifted.probe if item.result in ("count", "layout")}
+    assert failed == {"video"}
+    assert held_for(drifted, families.pipeline(family).measure()) == "ProbeFailed"
+
+
+# 11: audio is padded or cut to another length
+
+
+@pytest.mark.parametrize("family", ["whisper", "qwen2_audio"])
+def test_audio_that_is_padded_or_cut_to_another_length_than_the_models_fails_the_probe(
+    families: Families, family: str
+) -> None:
+    ten_seconds = {"chunk_length": 10, "n_samples": 160_000, "nb_max_frames": 1000}
+    drifted = measure(families.copy(family, {IMAGE: ten_seconds}))
+    assert results(drifted) == {"layout"}
+    assert held_for(drifted, families.pipeline(family).measure()) == "ProbeFailed"

@@ -11,7 +11,7 @@ import numpy
 import pytest
 import torch
 
-from encoder_server.encoders import Description, Features, Picture, Source, UnfitMediaError
+from encoder_server.encoders import Clip, Description, Features, Picture, Source, UnfitMediaError
 from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
 from encoder_server.engine.pipeline import NotEncodedError, Pipeline
 from tests.support.encoders import picture, pipeline_of, prepare
@@ -75,7 +75,7 @@ def test_a_shape_error_in_the_model_fails_the_culprit_alone(checkpoint: Path) ->
 class Choosy(Qwen25VLEncoder):
     """Its processor breaks on some pictures, and refuses others."""
 
-    def preprocess(self, media: Sequence[Picture]) -> list[Features]:
+    def preprocess(self, media: Sequence[Picture | Clip]) -> list[Features]:
         for item in media:
             if item.pixels.shape[1] == 60:
                 raise ValueError("mean must have 1 elements")
@@ -96,7 +96,7 @@ def test_an_error_in_the_processor_fails_the_culprit_alone_before_any_promise(ch
 class Forgetful(Qwen25VLEncoder):
     """Its processor loses an item, and its model another, wherever there are several."""
 
-    def preprocess(self, media: Sequence[Picture]) -> list[Features]:
+    def preprocess(self, media: Sequence[Picture | Clip]) -> list[Features]:
         return super().preprocess(media)[: max(1, len(media) - 1)]
 
     def encode(self, features: Sequence[Features]) -> list[torch.Tensor]:
@@ -162,7 +162,7 @@ class Untidy(Qwen25VLEncoder):
     def rows(rows: torch.Tensor) -> Any:
         return rows
 
-    def preprocess(self, media: Sequence[Picture]) -> list[Features]:
+    def preprocess(self, media: Sequence[Picture | Clip]) -> list[Features]:
         return [self.features(item) if item.grid == (1, 10, 10) else item for item in super().preprocess(media)]
 
     def encode(self, features: Sequence[Features]) -> list[torch.Tensor]:

@@ -14,7 +14,19 @@ import transformers
 from encoder_server.engine.messages import Measured
 from encoder_server.engine.pipeline import Pipeline
 from tests.support.encoders import picture, prepare
-from tests.support.families import CONFIG, FAMILIES, IMAGE, POOLED, WEIGHTS, Families, Tensors, rewrite, tensors
+from tests.support.families import (
+    CONFIG,
+    FAMILIES,
+    IMAGE,
+    POOLED,
+    WEIGHTS,
+    WITH_VIDEO,
+    Families,
+    Tensors,
+    of_pictures,
+    rewrite,
+    tensors,
+)
 from tests.support.library import Library
 
 # A batch changes the order of float32 sums; a wrong row is off by the size of an embedding's values, 0.2 and more.
@@ -57,7 +69,9 @@ def measure(folder: Path, *, encoder: str = "Auto", dtype: str = "auto") -> Meas
 def test_auto_finds_the_family_and_its_probe_passes(families: Families, family: str) -> None:
     measured = families.pipeline(family).measure()
     assert measured.classes["encoder"] == ENCODERS[family]
-    assert [item.result for item in measured.probe] == ["ok"] * 5
+    assert [item.result for item in of_pictures(measured)] == ["ok"] * 5
+    assert {item.modality for item in measured.probe} == measured.declared.keys()
+    assert ("video" in measured.declared) == (family in WITH_VIDEO)
     assert (measured.declared["image"].check == "self") == (family in CHECKED_AGAINST_ITSELF)
 
 
@@ -122,7 +136,7 @@ def test_half_precision_keeps_the_exact_parts_and_passes_the_probe(families: Fam
     whole = families.pipeline(family).measure()
     half = measure(families.folder(family), dtype="bfloat16")
     assert (half.weights, half.processor) == (whole.weights, whole.processor)
-    assert [item.result for item in half.probe] == ["ok"] * 5
+    assert [item.result for item in of_pictures(half)] == ["ok"] * 5
     assert half.declared["image"].dtype == "bfloat16"
     data = picture(112, 84)
     close = Pipeline.load(families.folder(family), dtype="bfloat16").rows(data) - families.pipeline(family).rows(data)

@@ -13,7 +13,7 @@ from encoder_server.engine.measure import settings_digest
 from encoder_server.engine.messages import Measured
 from encoder_server.engine.pipeline import Pipeline
 from encoder_server.identity import difference, fingerprint
-from tests.support.families import CONFIG, FAMILIES, WEIGHTS, Families
+from tests.support.families import CONFIG, FAMILIES, WEIGHTS, Families, of_pictures
 
 ROPE = {"rope_type": "axial", "rope_theta": 1000.0}
 # Settings with which the same weights load and the same counts come out, by family, for its tower.
@@ -76,7 +76,7 @@ def described(folder: Path) -> Description:
 
 
 def assert_told_apart_by_config_alone(drifted: Measured, healthy: Measured) -> None:
-    assert [item.result for item in drifted.probe] == ["ok"] * 5
+    assert [item.result for item in of_pictures(drifted)] == ["ok"] * 5
     assert (drifted.weights, drifted.processor) == (healthy.weights, healthy.processor)
     assert fingerprint(drifted) != fingerprint(healthy)
     assert difference(healthy, drifted) == "another config than this server's"

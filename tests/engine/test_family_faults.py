@@ -14,7 +14,7 @@ from encoder_server.encoders import RefusedError
 from encoder_server.engine.messages import Measured
 from encoder_server.engine.pipeline import Pipeline
 from tests.support.encoders import picture, prepare
-from tests.support.families import CONFIG, FAMILIES, IMAGE, POOLED, WHOLE, Families, Tensors, rewrite
+from tests.support.families import CONFIG, FAMILIES, IMAGE, POOLED, WHOLE, Families, Tensors, of_pictures, rewrite
 
 Changes = Mapping[str, Mapping[str, Any]]
 
@@ -71,8 +71,8 @@ def test_a_processor_that_counts_otherwise_loads_and_fails_every_item_by_count(
     families: Families, family: str, changes: Changes
 ) -> None:
     drifted = measure(families.copy(family, changes))
-    assert [item.result for item in drifted.probe] == ["count"] * 5
-    assert all(item.promised != item.produced for item in drifted.probe)
+    assert [item.result for item in of_pictures(drifted)] == ["count"] * 5
+    assert all(item.promised != item.produced for item in of_pictures(drifted))
     assert drifted.processor != families.pipeline(family).measure().processor
 
 
@@ -81,8 +81,8 @@ def test_a_processor_that_does_not_fit_the_model_loads_and_fails_every_item_as_l
     families: Families, family: str, changes: Changes
 ) -> None:
     drifted = measure(families.copy(family, changes))
-    assert [item.result for item in drifted.probe] == ["layout"] * 5
-    assert all(item.promised and item.produced is None for item in drifted.probe)
+    assert [item.result for item in of_pictures(drifted)] == ["layout"] * 5
+    assert all(item.promised and item.produced is None for item in of_pictures(drifted))
 
 
 @pytest.mark.parametrize("family", ["clip", "siglip"])
@@ -165,7 +165,7 @@ def test_fewer_tiles_change_internvls_counts_and_identity_and_pass(families: Fam
         ("internvl", image(image_processor_type="CLIPImageProcessor"), "'CLIPImageProcessor' gives no tiles"),
         ("internvl", {CONFIG: {"vision_feature_layer": [1, 2]}}, "config.json: vision_feature_layer is not one layer"),
         ("siglip", {CONFIG: {"vision_config": None}}, "config.json: vision_config is missing"),
-        ("dinov2", {CONFIG: {"hidden_size": "wide"}}, "config.json: vision_config is not one of a DINOv2 tower"),
+        ("dinov2", {CONFIG: {"hidden_size": "wide"}}, "config.json: not one of a DINOv2 tower"),
         ("llava", {CONFIG: {"text_config": 7}}, "config.json: not one of a LLaVA model"),
     ],
 )

@@ -19,6 +19,7 @@ from encoder_server.engine.messages import Measured
 from encoder_server.engine.pipeline import Pipeline
 from encoder_server.identity import difference, fingerprint
 from tests.support.encoders import Variant, pipeline_of
+from tests.support.families import of_pictures
 
 PROCESSOR = "preprocessor_config.json"
 
@@ -46,11 +47,12 @@ def healthy(pipeline: Pipeline) -> Measured:
 
 
 def test_a_healthy_checkpoint_passes_its_probe_of_odd_and_even_grids(healthy: Measured) -> None:
-    assert results(healthy) == [("ok", tokens, tokens) for tokens in (4, 16, 15, 12, 35)]
+    assert results(healthy) == [("ok", tokens, tokens) for tokens in (4, 16, 15, 12, 35, 4, 15, 36)]
     assert healthy.classes == {
         "encoder": "Qwen25VLEncoder",
         "model": "Qwen2_5_VisionTransformerPretrainedModel",
         "processor": "Qwen2VLImageProcessor",
+        "video_processor": "Qwen2VLVideoProcessor",
     }
     assert (healthy.declared["image"].width, healthy.declared["image"].check) == (64, "promise")
     assert {"torch", "torchvision", "transformers", "pillow", "python", "dtype", "device"} <= healthy.advisory.keys()
@@ -62,7 +64,7 @@ def test_measuring_again_measures_the_same(pipeline: Pipeline, healthy: Measured
 
 def test_a_processor_that_merges_by_4_fails_the_probe_by_count(healthy: Measured, variant: Variant) -> None:
     drifted = measure(variant(PROCESSOR, merge_size=4))
-    assert {item.result for item in drifted.probe} == {"count"}
+    assert {item.result for item in of_pictures(drifted)} == {"count"}
     assert ("count", 4, 16) in results(drifted)
     assert drifted.processor != healthy.processor
     assert drifted.weights == healthy.weights
@@ -70,7 +72,7 @@ def test_a_processor_that_merges_by_4_fails_the_probe_by_count(healthy: Measured
 
 
 def test_a_processor_that_merges_by_1_fails_the_probe(variant: Variant) -> None:
-    assert {item.result for item in measure(variant(PROCESSOR, merge_size=1)).probe} <= {"count", "layout"}
+    assert {item.result for item in of_pictures(measure(variant(PROCESSOR, merge_size=1)))} <= {"count", "layout"}
 
 
 @pytest.mark.parametrize("geometry", [{"patch_size": 16}, {"temporal_patch_size": 1}, {"temporal_patch_size": 4}])
@@ -78,8 +80,8 @@ def test_another_patch_than_the_models_starts_and_fails_the_probe_as_layout(
     variant: Variant, geometry: dict[str, int]
 ) -> None:
     drifted = measure(variant(PROCESSOR, **geometry))
-    assert {item.result for item in drifted.probe} == {"layout"}
-    assert all(item.promised and item.produced is None for item in drifted.probe)
+    assert {item.result for item in of_pictures(drifted)} == {"layout"}
+    assert all(item.promised and item.produced is None for item in of_pictures(drifted))
 
 
 @pytest.mark.parametrize("limits", [{"max_pixels": 500_000}, {"min_pixels": 28 * 28}])

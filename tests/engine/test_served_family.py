@@ -80,4 +80,4 @@ def test_its_identity_names_the_family_and_the_width(served: str) -> None:
     with urllib.request.urlopen(f"{served}/v1/identity", timeout=10) as answer:
         text = answer.read().decode()
     assert "Qwen3VLEncoder" in text
-    assert '"widths":{"image":144}' in text
+    assert '"widths":{"image":144,"video":144}' in text

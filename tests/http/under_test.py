@@ -6,7 +6,7 @@ import io
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,12 +108,12 @@ class Client:
     async def identity(self) -> Any:
         return (await self.get("/v1/identity")).json
 
-    async def until_state(self, state: str, reason: str | None = None) -> Any:
+    async def until_state(self, state: str, reason: str | None = None, seconds: float = 15) -> Any:
         async def reached() -> Any:
             identity = await self.identity()
             return identity["state"] == state and reason in (None, identity["reason"]) and identity
 
-        return await until(reached)
+        return await until(reached, seconds)
 
     async def until_load(self, **values: int) -> Any:
         async def reached() -> bool:
@@ -186,15 +186,18 @@ async def serving(
     in_pool: bool = False,
     state: str = "READY",
     before: Change | None = None,
+    engine: Sequence[str] = ENGINE,
+    seconds: float = 15,
 ) -> AsyncIterator[Server]:
-    """A server with these arguments; outside a pool it serves once it is probed. `before` may add to the app."""
+    """A server with these arguments; outside a pool it serves once it is probed. `before` may add to the app,
+    `engine` is the engine program, which may take `seconds` to load."""
     pod, expected = Pod(folder / "pod"), folder / f"{REVISION}.json"
     options = ["serve", str(checkpoint.directory), "--port=0", "--engines=1", f"--revision={REVISION}"]
     options += ["--backoff-seconds=0.05", "--evidence-seconds=3600", f"--pod-directory={pod.directory}", *arguments]
     if in_pool:
         options.append(f"--expected-identity={expected}")
     settings = cli.read_settings(options, {"POD_NAME": "vision-1", "POD_UID": "0b6b"})
-    application = app.build(settings, ENGINE)
+    application = app.build(settings, engine)
     if before is not None:
         before(application)
     runner = await app.start(application)
@@ -209,7 +212,7 @@ async def serving(
                 expected=expected,
                 app=application,
             )
-            await server.until_state(state)
+            await server.until_state(state, seconds=seconds)
             yield server
     finally:
         await app.leave(application, runner)

@@ -8,6 +8,7 @@ from typing import Any
 
 from encoder_server.encoders import Encoder, Source
 from encoder_server.encoders.qwen2_5_vl import Qwen25VLEncoder
+from encoder_server.engine.bounds import Bounds
 from encoder_server.engine.messages import Size
 from encoder_server.engine.pipeline import Pipeline, Prepared
 from encoder_server.engine.preprocess import Medium
@@ -30,7 +31,7 @@ def pipeline_of(folder: Path, family: type[Qwen25VLEncoder] = Qwen25VLEncoder) -
 
 def around(encoder: Encoder[Any]) -> Pipeline:
     """The pipeline around an encoder that is loaded."""
-    return Pipeline(encoder, max_pixels=MAX_PIXELS)
+    return Pipeline(encoder, bounds=Bounds(max_pixels=MAX_PIXELS))
 
 
 def prepare(pipeline: Pipeline, *pictures: bytes) -> Prepared:

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from encoder_server.checkpoint import make
+from encoder_server.engine.messages import Measured, ProbeItem
 from encoder_server.engine.pipeline import Pipeline
 from tests.support.library import Library
 
@@ -29,10 +30,12 @@ FAMILIES = (
     "siglip",
     "siglip2",
 )
+WITH_VIDEO = ("glm4v", "qwen2_5_vl", "qwen2_vl", "qwen3_vl")
 POOLED = ("clip", "dinov2", "siglip", "siglip2")
-CONFIG, IMAGE, WHOLE, WEIGHTS = (
+CONFIG, IMAGE, VIDEO, WHOLE, WEIGHTS = (
     "config.json",
     "preprocessor_config.json",
+    "video_preprocessor_config.json",
     "processor_config.json",
     "model.safetensors",
 )
@@ -70,6 +73,13 @@ class Families:
 
     def _library(self, family: str) -> Library:
         return Library(self.folder(family), family)
+
+
+def of_pictures(measured: Measured) -> list[ProbeItem]:
+    """The golden probe's pictures, where the encoder takes video too; what is not theirs must be well."""
+    others = [item.result for item in measured.probe if item.modality != "image"]
+    assert set(others) <= {"ok"}
+    return [item for item in measured.probe if item.modality == "image"]
 
 
 def tensors(folder: Path) -> Tensors:

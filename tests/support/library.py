@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from transformers.utils import logging
 
+from encoder_server.encoders import Clip
+
 Rows = NDArray[numpy.float32]
 
 # The whole model's class. What is no tensor of the tower is missing from a tiny checkpoint: the library fills it
@@ -44,12 +46,17 @@ class Library:
         self._processor: Any = transformers.AutoImageProcessor.from_pretrained(
             folder, backend="torchvision", local_files_only=True
         )
+        self._folder = folder
         self._rows: Callable[[Any], torch.Tensor] = getattr(self, f"_{family}", self._features)
         self._options = {"crop_to_patches": True} if family == "internvl" else {}
 
     def save(self, folder: Path) -> None:
         """Write the model's weights and configuration as the library does."""
         self._model.save_pretrained(folder)
+
+    def save_video_processor(self, folder: Path) -> None:
+        """Write the video processor's settings as the library does."""
+        transformers.AutoVideoProcessor.from_pretrained(self._folder, local_files_only=True).save_pretrained(folder)
 
     def rows(self, data: bytes) -> Rows:
         """A row of each token."""
@@ -69,6 +76,26 @@ class Library:
         """What the image processor makes of a picture."""
         image = Image.open(io.BytesIO(data)).convert("RGB")
         return self._processor(images=image, input_data_format="channels_last", return_tensors="pt", **self._options)
+
+    def clip_rows(self, clip: Clip) -> Rows:
+        """A row of each token of a video, its frames chosen by the video processor where they have a rate."""
+        processor = transformers.AutoVideoProcessor.from_pretrained(self._folder, local_files_only=True)
+        metadata = None
+        if clip.fps is not None:
+            count = len(clip.frames)
+            metadata = [{"total_num_frames": count, "fps": clip.fps, "duration": count / clip.fps}]
+        batch = processor(
+            videos=[torch.from_numpy(clip.frames)],
+            video_metadata=metadata,
+            do_sample_frames=processor.do_sample_frames and clip.fps is not None,
+            input_data_format="channels_last",
+            return_tensors="pt",
+        )
+        with torch.no_grad():
+            features = self._model.get_video_features(**batch)
+        deeper = (layer[0] for layer in getattr(features, "deepstack_features", None) or ())
+        made: Rows = torch.cat([features.pooler_output[0], *deeper], dim=-1).numpy()
+        return made
 
     def _features(self, batch: Any) -> torch.Tensor:
         made: torch.Tensor = self._model.get_image_features(**batch).pooler_output[0]

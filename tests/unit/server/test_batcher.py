@@ -13,6 +13,7 @@ from encoder_server.errors import EngineLostError
 from encoder_server.flights import Flights
 from encoder_server.media import Medium
 from encoder_server.metrics import Metrics
+from encoder_server.size import Size
 
 SIDE = 100
 MEASURED = messages.Measured(
@@ -24,10 +25,10 @@ def medium(name: str, side: int = SIDE, expected: int | None = None) -> Medium:
     return Medium(
         index=0,
         modality="image",
-        content=name.encode(),
+        contents=(name.encode(),),
         digest=name,
-        width=side,
-        height=side,
+        size=Size(modality="image", width=side, height=side),
+        cost=side * side,
         expected_tokens=expected,
     )
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from encoder_server.downward import parse_pairs, read_pod
+from tests.support.media import limits
 
 ORDERS = json.loads((Path(__file__).parents[2] / "contract" / "orders.json").read_text())
 
@@ -31,21 +32,32 @@ def test_the_contracts_orders_are_understood() -> None:
     assert pod.probe is not None
     assert pod.restart is not None
     assert (pod.probe.id, pod.restart.id) == ("probe-2-1", "restart-2-1")
-    (size,) = pod.probe.sizes_for(("image",), 16_777_216)
-    assert (size.width, size.height) == (640, 480)
+    sizes = pod.probe.sizes_for(("image", "video", "audio"), limits())
+    assert [{"modality": size.modality, **size.measures} for size in sizes] == ORDERS["probe"]["value"]["sizes"]
 
 
 def test_sizes_beyond_what_a_caller_may_send_are_left_out() -> None:
     pod = read_pod("", annotation("probe"))
     assert pod.probe is not None
-    assert pod.probe.sizes_for(("image",), 1000) == ()
-    assert pod.probe.sizes_for(("audio",), 16_777_216) == ()
+    assert pod.probe.sizes_for(("image",), limits(max_pixels=1000)) == ()
+    assert pod.probe.sizes_for(("video",), limits(max_frames=6)) == ()
+    assert [size.frames for size in pod.probe.sizes_for(("video",), limits(max_video_seconds=7))] == [7]
+    assert pod.probe.sizes_for(("audio",), limits(max_audio_seconds=1.4)) == ()
+    assert pod.probe.sizes_for(("smell",), limits()) == ()
+
+
+def test_a_size_without_the_measures_of_its_modality_is_left_out() -> None:
+    for size in ({"width": 5}, {"samples": 5, "rate": 8000}, {"width": 5, "height": 5, "frames": 2}, {}):
+        order = {"id": "1", "bootId": "b", "sizes": [{"modality": "image", **size}]}
+        pod = read_pod("", f"{ORDERS['probe']['annotation']}={json.dumps(json.dumps(order))}\n")
+        assert pod.probe is not None
+        assert pod.probe.sizes_for(None, limits()) == ()
 
 
 def test_sizes_are_kept_while_nobody_knows_yet_which_modalities_there_are() -> None:
     pod = read_pod("", annotation("probe"))
     assert pod.probe is not None
-    assert pod.probe.sizes_for(None, 16_777_216) == pod.probe.sizes_for(("image",), 16_777_216) != ()
+    assert pod.probe.sizes_for(None, limits()) == pod.probe.sizes_for(("image", "video", "audio"), limits()) != ()
 
 
 @given(st.text())

@@ -8,12 +8,16 @@ from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
 from encoder_server.media import Medium
 from encoder_server.metrics import Metrics
+from encoder_server.size import Size
 
 BEARINGS = Bearings(request_id="r", model_revision="m", processor_revision="p")
 
 
 def medium(digest: str, width: int = 10) -> Medium:
-    return Medium(index=0, modality="image", content=b"", digest=digest, width=width, height=10, expected_tokens=None)
+    size = Size(modality="image", width=width, height=10)
+    return Medium(
+        index=0, modality="image", contents=(b"",), digest=digest, size=size, cost=size.cost, expected_tokens=None
+    )
 
 
 def violation(produced: int | None = 3, result: Result = Result.COUNT) -> Violation:

@@ -9,7 +9,7 @@ import sys
 import pytest
 from PIL import Image, ImageOps
 
-from encoder_server import media
+from encoder_server import media, pictures
 from encoder_server.settings import Limits
 
 LIMITS = Limits(
@@ -19,6 +19,9 @@ LIMITS = Limits(
     max_items=1,
     max_pixels=100_000,
     max_request_pixels=100_000,
+    max_frames=100,
+    max_audio_seconds=10,
+    max_video_seconds=10,
     deadline_seconds=1,
 )
 
@@ -34,7 +37,7 @@ def test_a_picture_is_as_wide_and_high_as_the_engine_will_see_it(form: str, orie
     body = {"items": [{"modality": "image", "data": base64.b64encode(file.getvalue()).decode()}]}
     (medium,) = media.take(media.Body(content_type=None, data=json.dumps(body).encode()), ["image"], LIMITS)
     with Image.open(file) as image:
-        assert (medium.width, medium.height) == ImageOps.exif_transpose(image).size
+        assert (medium.size.width, medium.size.height) == ImageOps.exif_transpose(image).size
 
 
 TAKE_WITHOUT_FILES = """
@@ -44,11 +47,11 @@ from tests.unit.server.test_media import LIMITS
 content = sys.stdin.buffer.read()
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
 (medium,) = media.take(media.Body(content_type=None, data=content), ["image"], LIMITS)
-print(medium.width)
+print(medium.size.width)
 """
 
 
-@pytest.mark.parametrize("form", media.FORMATS)
+@pytest.mark.parametrize("form", pictures.FORMATS)
 def test_a_good_picture_is_one_though_no_more_files_can_be_opened(form: str) -> None:
     file = io.BytesIO()
     Image.new("RGB", (60, 20)).save(file, form)

@@ -1,0 +1,48 @@
+"""Bounds: what an engine decodes at most, whatever a header says.
+
+Place: told at start by the front, which has held the headers to the same limits; enforced by the decoders.
+Must never: be looser than what the front was told, or depend on an item's batch mates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from encoder_server.size import Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Pixels of a picture or frame, pixels of a video's frames together (so many are also decoded at a time, of a
+    batch), frames of a video, and seconds."""
+
+    max_pixels: int = 16_777_216  # a picture of 4096x4096
+    max_clip_pixels: int = 4 * 16_777_216
+    max_frames: int = 2048
+    max_audio_seconds: float = 300.0
+    max_video_seconds: float = 600.0
+
+    @classmethod
+    def around(cls, sizes: Sequence[Size]) -> Bounds:
+        """Just enough for media of these sizes, all at a time."""
+        return cls(
+            max_pixels=max((size.width * size.height for size in sizes), default=0),
+            max_clip_pixels=sum(size.pixels for size in sizes),
+            max_frames=max((size.frames for size in sizes), default=0),
+            max_audio_seconds=max((size.seconds for size in sizes), default=0.0),
+            max_video_seconds=max((size.seconds for size in sizes), default=0.0),
+        )
+
+    def allow(self, size: Size) -> bool:
+        """Whether a medium of this size would be decoded."""
+        return (
+            size.width * size.height <= self.max_pixels
+            and size.pixels <= self.max_clip_pixels
+            and size.frames <= self.max_frames
+            and size.seconds <= (self.max_audio_seconds if size.samples else self.max_video_seconds)
+        )
+
+
+DEFAULTS = Bounds()
+"""Those of an engine that is told none."""
