@@ -31,6 +31,7 @@ from encoder_server.lifecycle import State
 from encoder_server.metrics import Metrics
 from encoder_server.orders import Orders
 from encoder_server.pipeline import Pipeline
+from encoder_server.probes import Probes
 from encoder_server.recall import Recall
 from encoder_server.replica import Replica
 from encoder_server.routes import add_routes
@@ -89,10 +90,12 @@ def _now() -> str:
 
 
 async def _tasks(app: web.Application) -> AsyncIterator[None]:
-    engines, orders = app[keys.ENGINES], Orders(app[keys.SETTINGS], app[keys.REPLICA], app[keys.BATCHER])
+    settings, replica, engines = app[keys.SETTINGS], app[keys.REPLICA], app[keys.ENGINES]
+    probes = Probes(settings, replica, app[keys.BATCHER], engines)
     tasks = [
         asyncio.create_task(engines.run(), name="engines"),
-        asyncio.create_task(orders.run(), name="orders"),
+        asyncio.create_task(Orders(settings, replica, probes).run(), name="orders"),
+        asyncio.create_task(probes.run(), name="probes"),
     ]
     for task in tasks:
         task.add_done_callback(_log_death)

@@ -40,3 +40,8 @@ def seconds(text: str) -> float:
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
+
+
+def period(text: str) -> float:
+    """Seconds from one time to the next, or 0 for never."""
+    return 0.0 if text == "0" else seconds(text)

@@ -74,6 +74,11 @@ class Batcher:
         requests = (request for line in self._lines.values() for request in line.requests)
         return sum(batch.wanted for batch in self._first) + sum(any(job.wanted for job in each) for each in requests)
 
+    @property
+    def idle(self) -> int:
+        """How many engines wait for something to do."""
+        return sum(not taker.done() for taker in self._takers)
+
     def submit(self, jobs: Sequence[Job], caller: str = "") -> None:
         """Queue one request's jobs; they fail at once where no engine is expected in time."""
         if jobs:

@@ -23,6 +23,7 @@ from pythonjsonlogger.json import JsonFormatter
 from encoder_server import app, fetch_options, quota, tracing
 from encoder_server.argument_types import byte_count as _bytes
 from encoder_server.argument_types import count as _count
+from encoder_server.argument_types import period as _period
 from encoder_server.argument_types import port as _port
 from encoder_server.argument_types import seconds as _seconds
 from encoder_server.conformance import options as check_options
@@ -126,6 +127,7 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
         batch_budget=options.batch_budget,
         cache_bytes=options.cache_bytes,
         evidence_seconds=options.evidence_seconds,
+        probe_period_seconds=options.probe_period_seconds,
         max_connections=options.max_connections,
         idle_seconds=options.idle_seconds,
         traces=tracing.asked_for(environment),
@@ -218,6 +220,7 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     add("--batch-budget", type=_count, help="pixels of one batch of several requests (default: as measured)")
     add("--cache-bytes", type=_bytes, default=0, help="bytes of embeddings kept in memory; 0: none")
     add("--evidence-seconds", type=_seconds, default=1.0, help="longest without encoding what could be recalled")
+    add("--probe-period-seconds", type=_period, default=300.0, help="between golden probes; 0: none")
     add("--deadline-seconds", type=_seconds, default=60.0, help="from admission to the answer")
     add("--load-seconds", type=_seconds, default=1800.0, help="for an engine to load and probe the model")
     add("--grace-seconds", type=_seconds, default=5.0, help="beyond the deadline, before a stuck engine is killed")

@@ -12,16 +12,17 @@ import json
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import blake3
 import pydantic
 
 from encoder_server import check
-from encoder_server.engine.messages import Measured, ProbeItem
+from encoder_server.engine.messages import Measured, Probed, ProbeItem
 
 _SIGNATURE = struct.Struct("<16f")
+# The same program on the same device: what is allowed between one run of an engine and another, or itself later.
 _RESTART_TOLERANCE_PER_MILLE = 10
 
 
@@ -32,6 +33,14 @@ class Verdict:
     admitted: bool
     reason: str
     message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Golden:
+    """What the golden probe showed when it ended last: its items, and what their rows sign (None: one failed)."""
+
+    items: tuple[ProbeItem, ...]
+    signature: str | None
 
 
 class Expected(pydantic.BaseModel):
@@ -125,17 +134,41 @@ def distance_per_mille(measured: str, expected: str) -> float:
     return 1000 * gap / norm
 
 
-def judge(measured: Measured, golden: Sequence[ProbeItem], reference: Reference) -> Verdict:
-    """Decide whether a replica may serve. `golden` are the golden items of its last finished probe.
+def begin(measured: Measured) -> Golden:
+    """Return what the golden probe showed when the engine that measured this came up."""
+    return Golden(items=measured.probe, signature=measured.signature)
 
-    The probe comes first: rows that are not what was promised are wrong whatever is expected.
+
+def gather(measured: Measured, probes: Sequence[Probed]) -> tuple[tuple[ProbeItem, ...], Golden]:
+    """Make one probe of those of several engines: each item as it fared worst, and the golden ones with the signature
+    that is farthest from the one at start. An engine that is wrong must not hide behind one that is right."""
+    items: dict[int, ProbeItem] = {}
+    for probed in probes:
+        for item in probed.items:
+            if item.result != "ok" or item.index not in items:
+                items[item.index] = item
+    worst = tuple(items[index] for index in sorted(items))
+    golden = worst[: len(measured.probe)]
+    signed = [probed.signature for probed in probes]
+    signature = None if None in signed else max(signed, key=lambda each: _gap(measured, each), default=None)
+    return worst, Golden(items=golden, signature=signature)
+
+
+def judge(measured: Measured, golden: Golden, reference: Reference) -> Verdict:
+    """Decide whether a replica may serve, by what it measured at its start and what its last finished probe showed.
+
+    The probe comes first: rows that are not what was promised are wrong whatever is expected. Then what it measured
+    itself: an engine that no longer computes what it did when it came up is faulty, whatever is expected too.
     """
-    failed = next((item for item in golden if item.result != "ok"), None)
+    failed = next((item for item in golden.items if item.result != "ok"), None)
     expected = reference.expected
     if failed is not None:
         return Verdict(admitted=False, reason="ProbeFailed", message=check.describe_probe_item(failed))
-    if not golden:
+    if not golden.items:
         return Verdict(admitted=False, reason="ProbeFailed", message="the golden probe has no item")
+    drifted = _drift(measured, golden)
+    if drifted is not None:
+        return drifted
     if not reference.named:
         return _admitted("the probe passed; no expected identity is named")
     if reference.fault is not None:
@@ -146,7 +179,26 @@ def judge(measured: Measured, golden: Sequence[ProbeItem], reference: Reference)
         return _admitted("the probe passed; policy Off compares no identity")
     if expected.fingerprint is None:
         return _learning("the expected identity has no fingerprint yet")
-    return _compare(measured, expected)
+    return _compare(replace(measured, signature=golden.signature), expected)
+
+
+def _drift(measured: Measured, golden: Golden) -> Verdict | None:
+    """Say in what a running engine is no longer what it was when it came up."""
+    if exact(replace(measured, probe=golden.items)) != exact(measured):
+        message = "the golden probe's promises are no longer those at the start of this replica"
+        return Verdict(admitted=False, reason="FingerprintDrift", message=message)
+    gap = _gap(measured, golden.signature)
+    if gap <= _RESTART_TOLERANCE_PER_MILLE:
+        return None
+    message = f"the signature is {gap:.3g} per mille off the one at the start of this replica"
+    return Verdict(admitted=False, reason="SignatureDrift", message=message)
+
+
+def _gap(measured: Measured, signature: str | None) -> float:
+    """Return how far a signature is off the measured one; one that was not measured is no ground to be off."""
+    if measured.signature is None:
+        return 0.0
+    return math.inf if signature is None else distance_per_mille(signature, measured.signature)
 
 
 def _compare(measured: Measured, expected: Expected) -> Verdict:
@@ -190,8 +242,5 @@ def difference(server: Measured, engine: Measured) -> str | None:
         return "other declared rows than this server's"
     if (server.signature is None) != (engine.signature is None):
         return "a signature where this server has none, or none where it has one"
-    if server.signature is not None and engine.signature is not None:
-        gap = distance_per_mille(engine.signature, server.signature)
-        if not gap <= _RESTART_TOLERANCE_PER_MILLE:
-            return f"a signature {gap:.3g} per mille off this server's"
-    return None
+    gap = _gap(server, engine.signature)
+    return None if gap <= _RESTART_TOLERANCE_PER_MILLE else f"a signature {gap:.3g} per mille off this server's"

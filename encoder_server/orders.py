@@ -1,7 +1,7 @@
 """Orders: watch the pod's own files, tell the replica what they say, and do what is ordered.
 
-Place: beside the pipeline, for the server's whole life. Must never: obey an order for another boot or one
-already done, stop watching because a file cannot be read, or block the event loop.
+Place: beside the pipeline, for the server's whole life; `probes` runs the probes that are ordered. Must never: obey an
+order for another boot or one already done, stop watching because a file cannot be read, or block the event loop.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ from collections import deque
 from pathlib import Path
 
 from encoder_server import identity
-from encoder_server.batch import ProbeBatch
-from encoder_server.batcher import Batcher
-from encoder_server.downward import Order, Pod, read_pod
-from encoder_server.engine.messages import Probed, ProbeItem
-from encoder_server.errors import EncoderServerError
+from encoder_server.downward import Pod, read_pod
+from encoder_server.probes import Probes
 from encoder_server.replica import Replica
 from encoder_server.settings import Settings
 
@@ -33,14 +30,13 @@ _Mark = tuple[tuple[int, int, int] | None, ...]
 class Orders:
     """The watcher of one server; `run` watches until it is cancelled."""
 
-    def __init__(self, settings: Settings, replica: Replica, batcher: Batcher) -> None:
+    def __init__(self, settings: Settings, replica: Replica, probes: Probes) -> None:
         self._settings = settings
         self._replica = replica
-        self._batcher = batcher
+        self._probes = probes
         directory = settings.pod_directory
         self._pod_files = () if directory is None else (directory / "labels", directory / "annotations")
         self._done: deque[str] = deque(maxlen=_MOST_DONE)
-        self._probing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """Look at the files ten times a second; read one only when it changed.
@@ -49,17 +45,12 @@ class Orders:
         swaps a whole directory at once behind a symbolic link, which stat follows, so the inode tells.
         """
         seen: _Mark | None = None
-        try:
-            while True:
-                mark = self._mark()
-                if mark != seen:
-                    seen = mark
-                    await self._look()
-                await asyncio.sleep(_LOOK_SECONDS)
-        finally:
-            if self._probing is not None:
-                self._probing.cancel()
-                await asyncio.gather(self._probing, return_exceptions=True)
+        while True:
+            mark = self._mark()
+            if mark != seen:
+                seen = mark
+                await self._look()
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def _mark(self) -> _Mark:
         expected = self._settings.expected_identity
@@ -90,33 +81,7 @@ class Orders:
         if probe is None or probe.boot_id != self._replica.boot_id or probe.id in self._done:
             return
         self._done.append(probe.id)
-        previous, self._probing = self._probing, asyncio.create_task(self._run_probe(probe, self._probing))
-        if previous is not None:
-            previous.cancel()
-
-    async def _run_probe(self, order: Order, previous: asyncio.Task[None] | None) -> None:
-        if previous is not None:
-            await asyncio.gather(previous, return_exceptions=True)
-        self._replica.begin_probe(order.id)
-        measured = self._replica.measured
-        modalities = None if measured is None else measured.declared.keys()
-        sizes = order.sizes_for(modalities, self._settings.limits)
-        if len(sizes) < len(order.sizes):
-            _LOG.warning("probe_sizes_left_out", extra={"order_id": order.id, "count": len(order.sizes) - len(sizes)})
-        batch = self._batcher.probe(sizes)
-        self._replica.end_probe(order.id, await self._result(order, batch))
-
-    async def _result(self, order: Order, batch: ProbeBatch) -> tuple[ProbeItem, ...]:
-        """Return the probe's items; none where no engine answered in twice a request's time."""
-        try:
-            async with asyncio.timeout(2 * self._settings.limits.deadline_seconds):
-                received = await batch.finished
-        except (TimeoutError, EncoderServerError):
-            _LOG.exception("probe_without_answer", extra={"order_id": order.id})
-            return ()
-        finally:
-            batch.abandon()
-        return received.message.items if isinstance(received.message, Probed) else ()
+        self._probes.obey(probe)
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from encoder_server import identity
 from encoder_server.engine.asides import Progress
-from encoder_server.engine.messages import Measured, ProbeItem
+from encoder_server.engine.messages import Measured, Probed, ProbeItem
 from encoder_server.errors import UnavailableError
 from encoder_server.evidence import Evidence
 from encoder_server.lifecycle import Facts, Fault, Standing, State, refusal, stand
@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeReport:
-    """A probe: result running, passed or failed; `order_id` None for the golden probe at start."""
+    """A probe: result running, passed or failed; `order_id` None for the golden probe at start or on the timer."""
 
     result: str
     order_id: str | None
@@ -51,7 +51,7 @@ class Replica:
         self._progress_since = self._since = now()
         self._cordoned = False
         self._reference: identity.Reference | None = None
-        self._golden: tuple[ProbeItem, ...] = ()
+        self._golden: identity.Golden | None = None
         self._probe: ProbeReport | None = None
         self._orders: dict[str, dict[str, str] | None] = {"probe": None, "restart": None}
         self.boot_id = uuid.uuid4().hex
@@ -67,16 +67,16 @@ class Replica:
 
     def greet(self, measured: Measured) -> str | None:
         """Take an engine in; the first one's identity is the server's. Returns why another is refused."""
+        self._evidence.probe(measured.probe)
         if self.measured is not None:
-            self._evidence.probe(measured.probe)
             return identity.difference(self.measured, measured)
         self.measured = measured
         self.fingerprint = identity.fingerprint(measured)
         self._metrics.identity_info.labels(
             self.fingerprint, self._settings.revision, self._settings.pod_uid, self.boot_id
         ).set(1)
-        self._golden = measured.probe
-        self._conclude(None, measured.probe)
+        self._golden = identity.begin(measured)
+        self._report(None, measured.probe, good=all(item.result == "ok" for item in measured.probe))
         return None
 
     def engines_changed(self, *, ready: bool, fault: Fault | None) -> None:
@@ -125,17 +125,26 @@ class Replica:
         self._orders["probe"] = {"id": order_id, "result": "running"}
         self._probe = ProbeReport(result="running", order_id=order_id, at=self._now())
 
-    def end_probe(self, order_id: str, items: Sequence[ProbeItem]) -> None:
-        """Show how an ordered probe ended; no items: no engine lived to tell, which is a failure.
+    def end_probe(self, order_id: str, probes: Sequence[Probed], *, whole: bool) -> None:
+        """Show how an ordered probe ended on each engine; not `whole`: one did not live to tell, which is a failure.
 
         The golden items alone decide whether the replica is admitted. What sizes that somebody names mean is
         the operator's to judge: were they to hold a replica, one bad size would take a whole pool down.
         """
-        golden = len(self.measured.probe) if self.measured is not None else 0
-        if items:
-            self._golden = tuple(items[:golden])
-        report = self._conclude(order_id, items)
+        items, good = self._take(probes)
+        report = self._report(order_id, items, good=good and whole)
         self._orders["probe"] = {"id": order_id, "result": report.result}
+        self._refresh()
+
+    def end_timed_probe(self, probes: Sequence[Probed]) -> None:
+        """Take in the golden probe that was due; one that no engine lived to answer tells nothing.
+
+        An ordered probe that this one agrees with stays shown: who ordered it may not have read it yet.
+        """
+        items, good = self._take(probes)
+        shown = self._probe
+        if items and not (good and shown is not None and shown.order_id is not None):
+            self._report(None, items, good=good)
         self._refresh()
 
     def accept_restart(self, order_id: str) -> None:
@@ -143,18 +152,24 @@ class Replica:
         self._orders["restart"] = {"id": order_id, "result": "accepted"}
         self.drain("a restart was ordered")
 
-    def _conclude(self, order_id: str | None, items: Sequence[ProbeItem]) -> ProbeReport:
-        good = bool(items) and all(item.result == "ok" for item in items)
-        self._evidence.probe(items)
-        self._probe = ProbeReport(
-            result="passed" if good else "failed", order_id=order_id, at=self._now(), items=tuple(items)
-        )
-        _LOG.info("probe_ended", extra={"result": self._probe.result, "order_id": order_id})
+    def _take(self, probes: Sequence[Probed]) -> tuple[tuple[ProbeItem, ...], bool]:
+        """Return a probe's items, and whether they are there and all of them good."""
+        for probed in probes:
+            self._evidence.probe(probed.items)
+        if self.measured is None or not any(probed.items for probed in probes):
+            return (), False
+        items, self._golden = identity.gather(self.measured, probes)
+        return items, all(item.result == "ok" for item in items)
+
+    def _report(self, order_id: str | None, items: Sequence[ProbeItem], *, good: bool) -> ProbeReport:
+        result = "passed" if items and good else "failed"
+        self._probe = ProbeReport(result=result, order_id=order_id, at=self._now(), items=tuple(items))
+        _LOG.info("probe_ended", extra={"result": result, "order_id": order_id})
         return self._probe
 
     def _stand(self) -> Standing:
         verdict = None
-        if self.measured is not None and self._reference is not None:
+        if self.measured is not None and self._golden is not None and self._reference is not None:
             verdict = identity.judge(self.measured, self._golden, self._reference)
         return stand(
             Facts(
@@ -216,7 +231,7 @@ class Replica:
             "message": standing.message,
             "progress": self.progress,
             "fingerprint": self.fingerprint,
-            "signature": None if measured is None else measured.signature,
+            "signature": None if self._golden is None else self._golden.signature,
             "exact": None if measured is None else identity.exact(measured),
             "advisory": None if measured is None else dict(measured.advisory),
             "check": {modality: entry.check for modality, entry in declared.items()},

@@ -75,7 +75,8 @@ class Settings:
     `fetch` None: no URL is fetched.
     `batch_budget` is in pixels; None: as an engine measures. `cache_bytes` 0: no cache;
     an item is encoded at least every `evidence_seconds`, while any are asked for. At most `max_connections` are kept
-    open; one on which no request's head has come whole for `idle_seconds` is closed. `traces`: whether spans are sent.
+    open; one on which no request's head has come whole for `idle_seconds` is closed. The golden probe is run every
+    `probe_period_seconds`; 0: at start and on order alone. `traces`: whether spans are sent.
     """
 
     host: str
@@ -92,6 +93,7 @@ class Settings:
     batch_budget: int | None
     cache_bytes: int
     evidence_seconds: float
+    probe_period_seconds: float
     max_connections: int
     idle_seconds: float
     traces: bool

@@ -109,8 +109,7 @@ class Declared:
 class Measured:
     """An engine's identity as measured after loading: exact parts, signature and advisory parts.
 
-    `weights`, `processor` and `config` (the tower's) are hex digests; `signature` is base64 of 16 little-endian
-    float32, or None when the golden probe produced nothing to project.
+    `weights`, `processor`, `config` (the tower's): hex digests; `signature`: base64 of 16 little-endian float32.
     """
 
     weights: str
@@ -189,11 +188,12 @@ class Encoded:
 
 @validated(frozen=True, kw_only=True)
 class Probed:
-    """Engine to front: how each synthetic medium fared, the golden ones first."""
+    """Engine to front: how each synthetic medium fared, the golden ones first, and what those now sign."""
 
     kind: Literal["probed"] = "probed"
     batch: int
     items: tuple[ProbeItem, ...]
+    signature: str | None = None
 
 
 Message = Encode | Cancel | Probe | Stop | Progress | Hello | Refused | Promised | Encoded | Probed

@@ -24,7 +24,7 @@ from encoder_server.engine.bounds import DEFAULTS, Bounds
 from encoder_server.engine.encode import Embedding, encode
 from encoder_server.engine.messages import Failure, Measured, ProbeItem, Promise
 from encoder_server.engine.preprocess import Medium, Ready, Rules, preprocess
-from encoder_server.engine.probe import GOLDEN, judge, medium
+from encoder_server.engine.probe import GOLDEN, PROMISED, judge, medium, plain
 from encoder_server.engine.promise import promise
 from encoder_server.size import Size
 
@@ -132,16 +132,15 @@ class Pipeline:
             raise NotEncodedError(failure)
         return _widened(embeddings[0])
 
-    def probe(self, sizes: Sequence[Size]) -> tuple[ProbeItem, ...]:
-        """Run the golden probe, then each of `sizes` alone.
+    def probe(self, sizes: Sequence[Size]) -> tuple[tuple[ProbeItem, ...], str | None]:
+        """Run the golden probe, then each of `sizes` alone; give all items, and the signature of the golden ones now.
 
         A size that the encoder would refuse from any caller says nothing about this replica: left out.
         """
-        items, _ = self._run_probe(GOLDEN)
+        items, embeddings = self._run_probe(GOLDEN)
         ordered = [self._run_probe([size])[0] for size in sizes if self._may_probe(size)]
-        return tuple(
-            replace(item, index=index) for index, item in enumerate((*items, *(i for o in ordered for i in o)))
-        )
+        numbered = enumerate((*items, *(i for o in ordered for i in o)))
+        return tuple(replace(item, index=index) for index, item in numbered), _sign(items, embeddings)
 
     def measure(self) -> Measured:
         """Run the golden probe and measure the identity; raises RefusedError where that fails."""
@@ -152,16 +151,15 @@ class Pipeline:
     def _measure(self) -> Measured:
         items, embeddings = self._run_probe(GOLDEN)
         description = self._description
-        passed = bool(items) and all(item.result == "ok" for item in items)
-        probed = [_widened(embedding) for embedding in embeddings]
+        made = {"settings": description.processor, "promises": self._promise_only(PROMISED)}
         return Measured(
             weights=description.weights,
-            processor=measure.settings_digest(description.processor),
+            processor=measure.settings_digest(made),
             config=measure.settings_digest(description.config),
             classes=dict(description.classes),
             declared=dict(description.declared),
             probe=items,
-            signature=measure.signature(probed) if passed else None,
+            signature=_sign(items, embeddings),
             advisory=measure.advisory(description),
         )
 
@@ -189,6 +187,15 @@ class Pipeline:
             _log.warning("the probe's item %d failed: %s", failure.index, failure.detail)
         return judge(sizes, prepared.promises, embeddings, declared), embeddings
 
+    def _promise_only(self, sizes: Sequence[Size]) -> list[tuple[int, tuple[int, ...]] | None]:
+        """Give what the processor promises for each of `sizes` alone: tokens and grid; None where nothing."""
+        told: list[tuple[int, tuple[int, ...]] | None] = []
+        for size in sizes:
+            if size.modality in self._description.declared:
+                promises = self._prepare([plain(size, 0)], Bounds.around([size])).promises
+                told.append((promises[0].tokens, promises[0].grid) if promises else None)
+        return told
+
     def _may_probe(self, size: Size) -> bool:
         may = size.fits(self._description.declared) and self._bounds.allow(size)
         if not may:
@@ -206,6 +213,12 @@ def _refusing(what: str) -> Iterator[None]:
     except BaseException as error:
         _log.exception("the encoder failed to %s", what)
         raise RefusedError(f"the encoder failed to {what}; the engine's log has the reason") from error
+
+
+def _sign(items: Sequence[ProbeItem], embeddings: Sequence[Embedding]) -> str | None:
+    """Give the signature of a golden probe's rows; None where one of its items failed, or there is none."""
+    passed = bool(items) and all(item.result == "ok" for item in items)
+    return measure.signature([_widened(embedding) for embedding in embeddings]) if passed else None
 
 
 def _widened(embedding: Embedding) -> npt.NDArray[np.float32]:

@@ -55,6 +55,27 @@ def medium(size: Size, index: int) -> Medium:
     return Medium(index=index, modality=size.modality, data=synthetic(size))
 
 
+# Never encoded, for a large picture costs what a hundred small ones do: what the processor alone promises for them. A
+# limit of pixels, a rule of rounding, of tiles or of frames that the code has, and no setting tells, shows in these.
+PROMISED = (
+    Size(modality="image", width=20, height=28),
+    Size(modality="image", width=1111, height=37),
+    Size(modality="image", width=777, height=1001),
+    Size(modality="image", width=1600, height=1200),
+    Size(modality="image", width=2048, height=2048),
+    Size(modality="video", width=84, height=56, frames=65, fps=30.0),
+    Size(modality="audio", samples=960_321, rate=16_000),
+)
+
+
+def plain(size: Size, index: int) -> Medium:
+    """Make a medium of this size, a picture in black: for what depends on the size alone."""
+    if size.modality != "image":
+        return medium(size, index)
+    black = np.zeros((size.height, size.width, 3), dtype=np.uint8)
+    return Medium(index=index, modality=size.modality, data=_png(black, compress_level=1))
+
+
 def synthetic(size: Size) -> bytes:
     """Make the file of this size, of a picture or a sound: PNG or WAV."""
     return _wav(size) if size.modality == "audio" else _png(_draw(size), compress_level=1)

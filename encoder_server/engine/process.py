@@ -112,7 +112,8 @@ def _serve(sock: socket.socket, pipeline: Pipeline, inbox: Inbox) -> bool:
         case Encode():
             _encode(sock, pipeline, message, received.blobs, inbox)
         case Probe():
-            send(sock, Probed(batch=message.batch, items=pipeline.probe(message.sizes)))
+            items, signature = pipeline.probe(message.sizes)
+            send(sock, Probed(batch=message.batch, items=items, signature=signature))
         case Cancel():
             pass  # It crossed with the batch's answer.
         case Stop():

@@ -22,7 +22,7 @@ _REVISION = 10
 
 def revision_hash(spec: PoolSpec) -> str:
     """The revision's name: 10 hex digits over what makes one replica differ from another. Replicas,
-    integrity, quarantine and the identity policy are not part of it."""
+    integrity (but for what its servers are told), quarantine and the identity policy are not part of it."""
     content: dict[str, Any] = {
         "source": _source(spec.model.source),
         "processor": _source(spec.model.processor),
@@ -55,6 +55,8 @@ def revision_hash(spec: PoolSpec) -> str:
         content["urlFetch"] = [spec.server.fetch.url_fetch.value, *spec.server.fetch.hosts]
     if spec.cache.memory_bytes:
         content["cacheMemory"] = spec.cache.memory_bytes
+    if spec.integrity.probe_period_seconds != vocabulary.PROBE_PERIOD_SECONDS:
+        content["probePeriodSeconds"] = spec.integrity.probe_period_seconds
     return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")))
 
 

@@ -125,6 +125,8 @@ def _arguments(pool: EncoderPool, revision: str) -> list[str]:
         arguments.append(f"--processor={_path(spec.model.processor, vocabulary.MOUNT_PROCESSOR)}")
     if spec.cache.memory_bytes:
         arguments.append(f"--cache-bytes={spec.cache.memory_bytes}")
+    if spec.integrity.probe_period_seconds != vocabulary.PROBE_PERIOD_SECONDS:
+        arguments.append(f"--probe-period-seconds={spec.integrity.probe_period_seconds}")
     if spec.server.fetch.url_fetch is UrlFetch.PUBLIC:
         arguments.append("--fetch-public")
     if spec.server.fetch.url_fetch is UrlFetch.LISTED:

@@ -91,13 +91,15 @@ class ServerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegritySpec:
-    """spec.integrity: how often pools are judged (seconds) and the thresholds of statistical drift."""
+    """spec.integrity: how often pools are judged (seconds), the thresholds of statistical drift, and how often a
+    replica probes itself (seconds; 0: at its start and on order alone)."""
 
     evaluation_seconds: int
     window_seconds: int
     min_checks: int
     min_distinct_media: int
     max_mismatch_per_mille: int
+    probe_period_seconds: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,4 +247,5 @@ def _integrity(integrity: Fields) -> IntegritySpec:
         min_checks=integrity.integer("minChecks", 1, 2**31 - 1),
         min_distinct_media=integrity.integer("minDistinctMedia", 1, 2**31 - 1),
         max_mismatch_per_mille=integrity.integer("maxMismatchPerMille", 0, 1000),
+        probe_period_seconds=integrity.integer("probePeriodSeconds", 0, 86400),
     )

@@ -41,6 +41,7 @@ CONTAINER: Final = "encoder"
 PORT_NAME: Final = "http"
 PORT: Final = 8000
 SERVICE_PORT: Final = 80
+PROBE_PERIOD_SECONDS: Final = 300  # the server's own default, which it need not be told
 
 PATH_ENCODE: Final = "/v1/encode"
 PATH_IDENTITY: Final = "/v1/identity"

@@ -64,3 +64,13 @@ def test_a_signature_is_no_distance_from_itself() -> None:
     known = EXPECTED["learned"]["signature"]
     assert distance(known, known) == 0.0
     assert distance(known, None) is None
+
+
+def test_the_record_and_the_orders_on_a_pod_stay_small_whatever_they_tell() -> None:
+    value = ORDERS["cordon"]["value"]
+    sizes = [{"modality": "image", "width": 2**20 - 1, "height": 2**20 - 1}] * 8
+    record = orders.parse_record(json.dumps(value | {"message": "m" * 10_000, "sizes": sizes}))
+    assert record is not None
+    order = Order(id="probe-1-1", boot_id="f" * 32)
+    texts = orders.render_record(record), orders.render_probe(order, record.sizes), orders.render_restart(order)
+    assert sum(map(len, texts)) < 4096

@@ -48,9 +48,10 @@ def test_the_limits_of_each_modality_reach_the_server() -> None:
     assert arguments[-len(POD["mediaArgs"]) :] == POD["mediaArgs"]
 
 
-def test_a_processor_on_a_claim_is_mounted_and_named_and_a_cache_is_sized() -> None:
+def test_a_processor_on_a_claim_is_mounted_and_named_a_cache_sized_and_a_probe_timed() -> None:
     processor = {"persistentVolumeClaim": {"claimName": "processors"}}
-    pool = a_pool(model=CLAIM | {"processor": processor}, cache={"memory": "512Mi"})
+    integrity = {"probePeriodSeconds": 60}
+    pool = a_pool(model=CLAIM | {"processor": processor}, cache={"memory": "512Mi"}, integrity=integrity)
     container = the_container(pool)
     assert container["args"] == POD["args"] + POD["optionalArgs"]
     assert {"name": "processor", "mountPath": "/processor", "readOnly": True} in container["volumeMounts"]

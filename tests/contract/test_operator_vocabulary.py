@@ -20,6 +20,9 @@ def test_the_api_is_named_as_agreed() -> None:
         "container": vocabulary.CONTAINER,
         "servicePort": vocabulary.SERVICE_PORT,
     }
+    assert json.loads((Path(__file__).parent / "pod.json").read_text())["probePeriodSeconds"] == (
+        vocabulary.PROBE_PERIOD_SECONDS
+    )
     assert CONTRACT["port"] == {"name": vocabulary.PORT_NAME, "number": vocabulary.PORT}
 
 

@@ -69,6 +69,7 @@ def test_the_operators_arguments_are_understood(tmp_path: Path) -> None:
     settings = cli.read_settings(arguments, {"POD_NAME": "vision-1", "POD_UID": "0b6b"})
     assert (settings.host, settings.port, settings.revision) == ("0.0.0.0", 8000, POD["revision"])
     assert str(settings.expected_identity) == f"/etc/encoderpool/expected/{POD['revision']}.json"
+    assert settings.probe_period_seconds == 60
     limits = settings.limits
     assert (limits.max_in_flight, limits.deadline_seconds) == (64, 60)
     assert (limits.max_frames, limits.max_video_seconds, limits.max_audio_seconds) == (768, 60, 30)
@@ -91,6 +92,7 @@ def test_the_directory_alone_is_enough(tmp_path: Path) -> None:
     assert settings.fetch is None
     assert (settings.expected_identity, settings.pod_directory, settings.host) == (None, None, "127.0.0.1")
     assert settings.engines.count >= 1
+    assert settings.probe_period_seconds == POD["probePeriodSeconds"]
 
 
 def test_states_and_words_are_the_contracts() -> None:

@@ -131,3 +131,13 @@ def test_no_refusal_tells_a_path(variant: Variant, tmp_path: Path) -> None:
     folder = variant(PROCESSOR)
     (folder / WEIGHTS).write_bytes(b"no")
     assert str(tmp_path) not in refusal(folder)
+
+
+def test_weights_that_are_pickled_are_not_even_opened(variant: Variant) -> None:
+    folder = variant(PROCESSOR)
+    tensors = load_file(folder / WEIGHTS)
+    (folder / WEIGHTS).unlink()
+    torch.save(tensors, folder / "pytorch_model.bin")
+    assert refusal(folder).startswith(f"{WEIGHTS}: missing")
+    torch.save(tensors, folder / WEIGHTS)
+    assert refusal(folder) == f"{WEIGHTS}: damaged, or not a safetensors file"

@@ -8,7 +8,7 @@ import pytest
 from encoder_server import keys
 from encoder_server.cache import Entry, Memory
 from tests.http.test_engine_faults import open_gate
-from tests.http.under_test import Checkpoint, Server, Start, items
+from tests.http.under_test import Checkpoint, Server, Start, items, picture
 
 MEMORY = {"tier": "memory"}
 
@@ -155,3 +155,12 @@ async def test_who_waited_for_a_failure_hears_of_it_and_who_comes_later_tries_ag
     checkpoint.write()
     await server.until_state("READY")
     assert (await server.encode(items((112, 56)))).status == 200
+
+
+async def test_plain_pictures_of_swapped_sides_never_share_an_entry(start: Start) -> None:
+    server = await start("--cache-bytes=1000000")
+    for form in ("PNG", "GIF"):
+        lying = await server.encode({"items": [{"modality": "image", "data": picture(112, 56, form)}]})
+        standing = await server.encode({"items": [{"modality": "image", "data": picture(56, 112, form)}]})
+        assert (lying.json["items"][0]["grid"], standing.json["items"][0]["grid"]) == ([1, 4, 8], [1, 8, 4])
+    assert await server.metric("encoder_cache_hits_total", **MEMORY) == 0

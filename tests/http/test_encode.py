@@ -200,3 +200,10 @@ async def test_what_cannot_be_read_as_a_request_is_refused_in_our_own_words(serv
     assert json.loads(body)["error"]["code"] == "bad_request"
     assert b"secret" not in body.lower()
     assert await server.metric("encoder_requests_total", code="internal") == internal
+
+
+async def test_every_answer_names_the_fingerprint_that_its_rows_are_of(server: Server) -> None:
+    fingerprint = (await server.identity())["fingerprint"]
+    assert (await server.encode(items((56, 56)))).json["fingerprint"] == fingerprint
+    for accept in ("application/vnd.safetensors", "multipart/mixed"):
+        assert fingerprint.encode() in (await server.encode(items((56, 56)), accept=accept)).body

@@ -199,3 +199,19 @@ def _read_all(sock: socket.socket) -> bytes:
     while part := sock.recv(1 << 20):
         parts.append(part)
     return b"".join(parts)
+
+
+async def test_health_and_readiness_are_answered_at_once_while_every_place_is_taken(
+    start: Start, checkpoint: Checkpoint
+) -> None:
+    checkpoint.write(sizes={"112x56": "gate"})
+    server = await start("--max-in-flight=8")
+    busy = [asyncio.create_task(server.encode(items((112, 56))))]
+    await server.until_taken()
+    busy += [asyncio.create_task(server.encode(items(*[(1024, 1024)] * 8))) for _ in range(7)]
+    await server.until_load(inFlight=8)
+    for path in ("/healthz", "/readyz"):
+        async with asyncio.timeout(1):
+            assert (await server.get(path)).status == 200
+    await open_gate(server.model)
+    assert [(await each).status for each in busy] == [200] * 8

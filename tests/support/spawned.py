@@ -18,8 +18,8 @@ from encoder_server.engine import messages
 from encoder_server.engine.asides import Progress
 
 ROOT = Path(__file__).parents[2]
-# Importing torch alone takes ten seconds of a busy machine.
-LOADING_SECONDS = 100.0
+# Importing torch alone takes ten seconds of a processor, and a busy machine gives a fraction of one.
+LOADING_SECONDS = 300.0
 ANSWER_SECONDS = 30.0
 
 
@@ -35,7 +35,9 @@ class Answer:
 class Engine:
     """An engine that is loading; `greeting` waits until it is ready."""
 
-    def __init__(self, *arguments: str, python_path: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, *arguments: str, python_path: Sequence[Path] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         path = os.pathsep.join(str(part) for part in (*python_path, ROOT))
         with theirs:
@@ -43,7 +45,7 @@ class Engine:
                 [sys.executable, "-m", "encoder_server.engine", "--fd", str(theirs.fileno()), *arguments],
                 pass_fds=(theirs.fileno(),),
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": path},
+                env={**os.environ, "PYTHONPATH": path, **(environment or {})},
             )
         self._greeting: messages.Message | None = None
 

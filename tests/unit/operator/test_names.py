@@ -38,6 +38,7 @@ def test_a_revision_hash_is_the_same_in_every_release() -> None:
         {"server": {"device": "CUDA"}},
         {"server": {"urlFetch": "Public"}},
         {"server": {"urlFetch": "Listed", "urlFetchHosts": ["media.storage.svc"]}},
+        {"integrity": {"probePeriodSeconds": 60}},
         {"accelerator": {"resourceName": "nvidia.com/gpu"}},
     ],
     ids=str,
@@ -50,7 +51,7 @@ def test_what_makes_a_replica_another_makes_another_revision(fields: dict[str, A
     "fields",
     [
         {"replicas": 5},
-        {"integrity": {"minChecks": 1}},
+        {"integrity": {"minChecks": 1, "probePeriodSeconds": 300}},
         {"quarantine": {"baseSeconds": 1}},
         {"disruption": {"maxUnavailable": 2}},
         {"rollout": {"strategy": "Surge"}},

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -89,4 +90,18 @@ def test_a_value_of_the_wrong_type_is_never_converted(path: str, value: Any) -> 
     pool = pool_object()
     pool["spec"][path] = value
     with pytest.raises(InvalidSpecError, match=rf"^spec\.{path}"):
+        spec.parse(pool)
+
+
+@pytest.mark.parametrize(
+    "path", ["cache.memory", "integrity.probePeriodSeconds", "rollout", "disruption", "management"]
+)
+def test_a_field_that_the_stored_schema_is_too_old_to_fill_in_is_named_with_what_to_do(path: str) -> None:
+    pool = pool_object()
+    *parents, name = path.split(".")
+    below = pool["spec"]
+    for parent in parents:
+        below = below[parent]
+    del below[name]
+    with pytest.raises(InvalidSpecError, match=rf"^spec\.{re.escape(path)}: is missing: .*install this release's CRD"):
         spec.parse(pool)

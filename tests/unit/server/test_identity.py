@@ -11,12 +11,15 @@ from typing import Any
 
 import pytest
 
-from encoder_server.engine.messages import Declared, Measured, ProbeItem
+from encoder_server.engine.messages import Declared, Measured, Probed, ProbeItem
 from encoder_server.identity import (
+    Golden,
     Reference,
+    begin,
     difference,
     distance_per_mille,
     fingerprint,
+    gather,
     judge,
     read_reference,
 )
@@ -54,7 +57,7 @@ def expect(kind: str = "learned", **changes: str | None) -> Reference:
 def verdict(
     reference: Reference, measured: Measured = MEASURED, golden: Sequence[ProbeItem] = (GOLDEN,)
 ) -> tuple[bool, str]:
-    found = judge(measured, golden, reference)
+    found = judge(measured, Golden(items=tuple(golden), signature=measured.signature), reference)
     return found.admitted, found.reason
 
 
@@ -119,7 +122,7 @@ NO_SIGNATURE = json.dumps(EXPECTED["learned"] | {"signature": "x"}).encode()
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b'{"policy": "Maybe"}', NO_SIGNATURE])
 def test_a_file_that_makes_no_sense_holds_and_never_raises(text: bytes) -> None:
     reference = read_reference(text, REVISION)
-    found = judge(MEASURED, (GOLDEN,), reference)
+    found = judge(MEASURED, begin(MEASURED), reference)
     assert (found.admitted, found.reason) == (False, "Learning")
     assert "cannot be used" in found.message
 
@@ -149,3 +152,51 @@ def test_an_engine_that_is_the_same_differs_in_nothing() -> None:
     assert difference(MEASURED, changed(advisory={})) is None
     assert "signature" in (difference(MEASURED, changed(signature=sign(*range(2, 18)))) or "")
     assert "probe" in (difference(MEASURED, changed(probe=(dataclasses.replace(GOLDEN, result="nonfinite"),))) or "")
+
+
+FAR = sign(*[n * 1.02 for n in range(1, 17)])
+NEAR = sign(*[n * 1.005 for n in range(1, 17)])
+OFF = read_reference(json.dumps(EXPECTED["off"]).encode(), REVISION)
+ALONE = Reference(named=False)
+
+
+@pytest.mark.parametrize("reference", [ALONE, OFF, expect(), expect(signature=None), expect(signature=FAR)])
+def test_a_running_engine_whose_signature_moved_is_held_whatever_is_expected(reference: Reference) -> None:
+    found = judge(MEASURED, Golden(items=(GOLDEN,), signature=FAR), reference)
+    assert (found.admitted, found.reason) == (False, "SignatureDrift")
+    assert "at the start of this replica" in found.message
+    assert not judge(MEASURED, Golden(items=(GOLDEN,), signature=None), reference).admitted
+
+
+@pytest.mark.parametrize("changes", [{"promised": 5, "produced": 5}, {"grid": (1, 2, 8)}, {"width": 57}])
+def test_a_running_engine_that_promises_otherwise_than_at_its_start_is_held(changes: dict[str, Any]) -> None:
+    golden = Golden(items=(dataclasses.replace(GOLDEN, **changes),), signature=MEASURED.signature)
+    found = judge(MEASURED, golden, ALONE)
+    assert (found.admitted, found.reason) == (False, "FingerprintDrift")
+
+
+def test_a_running_engine_is_compared_with_what_is_expected_as_it_is_now() -> None:
+    edge = sign(*[n * 1.008 for n in range(1, 17)])
+    assert verdict(expect(signature=edge)) == (True, "AsExpected")
+    moved = Golden(items=(GOLDEN,), signature=sign(*[n * 0.995 for n in range(1, 17)]))
+    assert judge(MEASURED, moved, expect(signature=MEASURED.signature)).admitted
+    assert judge(MEASURED, moved, expect(signature=edge)).reason == "SignatureDrift"
+
+
+def test_a_replica_whose_probe_failed_at_its_start_is_let_in_by_one_that_passes() -> None:
+    failed = changed(probe=(dataclasses.replace(GOLDEN, produced=3, result="count"),), signature=None)
+    assert judge(failed, begin(failed), ALONE).reason == "ProbeFailed"
+    assert judge(failed, begin(MEASURED), ALONE).admitted
+
+
+def probed(*items: ProbeItem, signature: str | None = MEASURED.signature) -> Probed:
+    return Probed(batch=1, items=items, signature=signature)
+
+
+def test_of_several_engines_the_worst_item_and_the_farthest_signature_count() -> None:
+    bad = dataclasses.replace(GOLDEN, produced=3, result="count")
+    more = dataclasses.replace(GOLDEN, index=1, width=640)
+    items, golden = gather(MEASURED, [probed(GOLDEN, more), probed(bad, signature=None), probed(GOLDEN)])
+    assert (items, golden) == ((bad, more), Golden(items=(bad,), signature=None))
+    _, golden = gather(MEASURED, [probed(GOLDEN), probed(GOLDEN, signature=FAR), probed(GOLDEN, signature=NEAR)])
+    assert golden == Golden(items=(GOLDEN,), signature=FAR)
