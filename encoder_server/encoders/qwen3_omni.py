@@ -41,7 +41,7 @@ class Qwen3OmniEncoder:
         self._extractor = extractor
         self._n_window = n_window
         self._weights = weights
-        self._frames = 2 * model.config.n_window
+        self._frames: int = 2 * model.config.n_window
         # Half an FFT is mirrored at either end of a sound.
         self._least = max(extractor.hop_length, extractor.n_fft // 2 + 1)
 
