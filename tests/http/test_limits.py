@@ -37,7 +37,7 @@ async def test_the_pixels_of_a_request_together_are_limited_before_any_is_decode
     server = await start("--max-pixels=10000", "--max-request-pixels=25000")
     answer = await server.encode(items((100, 100), (100, 100), (100, 51), (56, 56)))
     assert (answer.status, answer.code) == (400, "limit_exceeded")
-    assert answer.message == "items[2]: 100x51 brings the request to 25100 pixels; the limit is 25000"
+    assert answer.message == "items[2]: image 100x51 brings the request to 25100 pixels; the limit is 25000"
     assert server.batches == []
     assert (await server.encode(items((100, 100), (100, 100), (100, 50)))).status == 200
     assert (await server.get("/v1/limits")).json["maxRequestPixels"] == 25000
