@@ -4,7 +4,7 @@ Place: called by `media` in the front, which must not run a native parser over h
 before it decodes, so that both hold a file to the same rules:
 
     WAV    PCM of 8 to 32 bits, float of 32 or 64, A-law or mu-law; a length that a stream left open is what is there
-    FLAC   as it is; where it does not say how long it is, the engine finds out
+    FLAC   one that says how long it is
     OGG    one stream of Vorbis or Opus, whole: its last page says so
 
 Must never: decode, import a native library, look further than the file, or take a file that was cut short for whole.
@@ -35,7 +35,7 @@ class SoundError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """`samples` are those of one channel, `rate` of them in a second; 0 samples where the file does not say."""
+    """`samples` are those of one channel, never 0, `rate` of them in a second."""
 
     samples: int
     rate: int
@@ -103,7 +103,10 @@ def _flac(data: memoryview) -> Header:
     if first & 0x7F != 0 or int.from_bytes(rest, "big") != 34:
         raise SoundError("a FLAC that does not begin with what it holds")
     packed = struct.unpack_from(">Q", data, 18)[0]
-    return Header(samples=packed & (2**36 - 1), rate=packed >> 44, channels=(packed >> 41 & 7) + 1)
+    samples = packed & (2**36 - 1)
+    if not samples:
+        raise SoundError("a FLAC that does not say how long it is")
+    return Header(samples=samples, rate=packed >> 44, channels=(packed >> 41 & 7) + 1)
 
 
 def _ogg(data: memoryview) -> Header:

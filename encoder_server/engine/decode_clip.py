@@ -18,6 +18,7 @@ import io
 from collections.abc import Iterator, Sequence
 
 import av
+import av.error
 import av.logging
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +39,8 @@ _OPTIONS = {
 }
 # Packets that hold no frame to be shown, such as those that only refer to another.
 _SPARE_PACKETS = 64
+_LARGEST_BLOCK = 128
+_ANY_PIXELS = 2**22
 _FASTEST = 1000
 _SAME_RATE = 0.05
 
@@ -70,6 +73,9 @@ def decode_clip(data: bytes | memoryview, *, bounds: Bounds) -> Clip:
         raise BadMediaError(str(wrong)) from wrong
     try:
         return _decode(data, container, bounds)
+    # FFmpeg says that it is out of memory of a frame that is larger than its header says, too.
+    except av.error.FFmpegError as error:
+        raise BadMediaError("the video is damaged or cut short") from error
     except (BadMediaError, MemoryError):
         raise
     except Exception as error:
@@ -122,7 +128,9 @@ def _hold_to_limits(file: av.container.InputContainer, stream: av.VideoStream, b
     _limit_seconds(max(own, (file.duration or 0) / av.time_base), bounds)
     stream.thread_type = "NONE"
     stream.codec_context.thread_count = 1
-    stream.codec_context.options = {"max_pixels": str(bounds.max_pixels)}
+    # A decoder must not allocate for a frame much larger than the header says; whole blocks, and small ones, it may.
+    most = max((stream.width + _LARGEST_BLOCK) * (stream.height + _LARGEST_BLOCK), _ANY_PIXELS)
+    stream.codec_context.options = {"max_pixels": str(most)}
 
 
 def _frames(file: av.container.InputContainer, stream: av.VideoStream, bounds: Bounds) -> Iterator[av.VideoFrame]:

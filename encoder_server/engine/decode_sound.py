@@ -47,7 +47,7 @@ def decode_sound(data: bytes | memoryview, *, rate: int, bounds: Bounds) -> tupl
         raise
     except Exception as error:
         raise BadMediaError("the sound is damaged or cut short") from error
-    if header.samples not in (0, count):
+    if count != header.samples:
         raise BadMediaError(f"the sound is damaged or cut short: it has {count} of {header.samples} samples")
     if not samples.size:
         raise BadMediaError("the sound has no samples")

@@ -32,6 +32,8 @@ def revision_hash(spec: PoolSpec) -> str:
         "imagePullSecrets": list(spec.image_pull_secrets),
         "modalities": [
             {"type": each.type, "maxPixels": each.max_pixels, "maxItems": each.max_items}
+            | ({} if each.max_frames is None else {"maxFrames": each.max_frames})
+            | ({} if each.max_seconds is None else {"maxSeconds": each.max_seconds})
             for each in sorted(spec.modalities, key=lambda each: each.type)
         ],
         "resources": spec.resources,

@@ -6,10 +6,19 @@ Place: part of plan, beside manifests. Must never: depend on anything that the r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from encoder_operator import names, vocabulary
-from encoder_operator.spec import ClaimSource, EncoderPool, LocalSource, Source, UrlFetch, runs_on_cuda
+from encoder_operator.spec import (
+    ClaimSource,
+    EncoderPool,
+    LocalSource,
+    ModalitySpec,
+    Source,
+    UrlFetch,
+    runs_on_cuda,
+)
 
 JsonObject = dict[str, Any]
 
@@ -111,8 +120,7 @@ def _arguments(pool: EncoderPool, revision: str) -> list[str]:
         f"--max-in-flight={spec.server.max_in_flight}",
         f"--deadline-seconds={spec.server.deadline_seconds}",
     ]
-    for modality in spec.modalities:
-        arguments += [f"--max-items={modality.max_items}", f"--max-pixels={modality.max_pixels}"]
+    arguments += _limits(spec.modalities)
     if spec.model.processor is not None:
         arguments.append(f"--processor={_path(spec.model.processor, vocabulary.MOUNT_PROCESSOR)}")
     if spec.cache.memory_bytes:
@@ -123,6 +131,21 @@ def _arguments(pool: EncoderPool, revision: str) -> list[str]:
         arguments.append(f"--fetch-hosts={','.join(spec.server.fetch.hosts)}")
     if runs_on_cuda(spec.server.device, spec.accelerator):
         arguments.append("--device=cuda")
+    return arguments
+
+
+def _limits(modalities: Sequence[ModalitySpec]) -> list[str]:
+    """What one item and one request may have; a server has one limit of items and of pixels, so the widest."""
+    seen = [each for each in modalities if each.type != "audio"] or modalities
+    arguments = [
+        f"--max-items={max(each.max_items for each in modalities)}",
+        f"--max-pixels={max(each.max_pixels for each in seen)}",
+    ]
+    for each in modalities:
+        if each.max_frames is not None:
+            arguments.append(f"--max-frames={each.max_frames}")
+        if each.max_seconds is not None:
+            arguments.append(f"--max-{each.type}-seconds={each.max_seconds}")
     return arguments
 
 

@@ -68,11 +68,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModalitySpec:
-    """One accepted modality with its limits: pixels for each item, items for each request."""
+    """One accepted modality with its limits: pixels for each picture or frame, items for each request, frames of a
+    video, seconds of a video or sound. None: as the server has it."""
 
     type: str
     max_pixels: int
     max_items: int
+    max_frames: int | None = None
+    max_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +150,8 @@ class _PullPolicy(Enum):
 
 class _Modality(Enum):
     IMAGE = "image"
+    VIDEO = "video"
+    AUDIO = "audio"
 
 
 def parse(body: Mapping[str, Any]) -> EncoderPool:
@@ -204,17 +209,24 @@ def _spec(spec: Fields) -> PoolSpec:
 
 
 def _modalities(spec: Fields) -> tuple[ModalitySpec, ...]:
-    modalities = tuple(
-        ModalitySpec(
-            type=each.choice("type", _Modality).value,
-            max_pixels=each.integer("maxPixels", 1, 2**30),
-            max_items=each.integer("maxItems", 1, 1024),
-        )
-        for each in spec.objects("modalities")
-    )
+    modalities = tuple(_modality(each) for each in spec.objects("modalities"))
     if not modalities or len({each.type for each in modalities}) < len(modalities):
         raise spec.error("modalities", "must have at least one entry, and each type once")
     return modalities
+
+
+def _modality(fields: Fields) -> ModalitySpec:
+    modality = fields.choice("type", _Modality)
+    for name, of in (("maxFrames", (_Modality.VIDEO,)), ("maxSeconds", (_Modality.VIDEO, _Modality.AUDIO))):
+        if fields.has(name) and modality not in of:
+            raise fields.error(name, f"goes with {' and '.join(each.value for each in of)} only: remove it")
+    return ModalitySpec(
+        type=modality.value,
+        max_pixels=fields.integer("maxPixels", 1, 2**30),
+        max_items=fields.integer("maxItems", 1, 1024),
+        max_frames=fields.integer("maxFrames", 1, 65536) if fields.has("maxFrames") else None,
+        max_seconds=fields.integer("maxSeconds", 1, 86400) if fields.has("maxSeconds") else None,
+    )
 
 
 def _resources(resources: Fields) -> dict[str, dict[str, str]]:

@@ -37,6 +37,17 @@ def test_the_server_is_started_with_the_agreed_arguments() -> None:
     assert the_container(a_pool())["args"] == POD["args"]
 
 
+def test_the_limits_of_each_modality_reach_the_server() -> None:
+    defaults = {"maxItems": 16, "maxPixels": 16777216}
+    modalities = [
+        {"type": "image"} | defaults,
+        {"type": "video", "maxFrames": 768, "maxSeconds": 60, "maxItems": 4, "maxPixels": 1000},
+        {"type": "audio", "maxSeconds": 30} | defaults,
+    ]
+    arguments = the_container(a_pool(modalities=modalities))["args"]
+    assert arguments[-len(POD["mediaArgs"]) :] == POD["mediaArgs"]
+
+
 def test_a_processor_on_a_claim_is_mounted_and_named_and_a_cache_is_sized() -> None:
     processor = {"persistentVolumeClaim": {"claimName": "processors"}}
     pool = a_pool(model=CLAIM | {"processor": processor}, cache={"memory": "512Mi"})

@@ -63,13 +63,15 @@ def test_the_operators_arguments_are_understood(tmp_path: Path) -> None:
     for name in place.values():
         (tmp_path / name).mkdir()
     arguments = []
-    for argument in [*POD["args"], *POD["optionalArgs"], POD["cudaArg"]]:
+    for argument in [*POD["args"], *POD["optionalArgs"], *POD["mediaArgs"], POD["cudaArg"]]:
         name, equals, value = argument.rpartition("=")
         arguments.append(name + equals + str(tmp_path / place[value]) if value in place else argument)
     settings = cli.read_settings(arguments, {"POD_NAME": "vision-1", "POD_UID": "0b6b"})
     assert (settings.host, settings.port, settings.revision) == ("0.0.0.0", 8000, POD["revision"])
     assert str(settings.expected_identity) == f"/etc/encoderpool/expected/{POD['revision']}.json"
-    assert (settings.limits.max_in_flight, settings.limits.deadline_seconds) == (64, 60)
+    limits = settings.limits
+    assert (limits.max_in_flight, limits.deadline_seconds) == (64, 60)
+    assert (limits.max_frames, limits.max_video_seconds, limits.max_audio_seconds) == (768, 60, 30)
     assert f"--processor={tmp_path / 'processor'}" in settings.engines.arguments
     assert (settings.pod_name, settings.pod_uid) == ("vision-1", "0b6b")
     shutil.rmtree(tmp_path / "pod")

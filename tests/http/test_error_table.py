@@ -62,7 +62,10 @@ ROWS = [
     caller("bad media in the engine", items((56, 56), SIZES["bad"]), "bad_media", "items[1]: the picture is cut off"),
     caller("over a limit of pixels", items((56, 56), (300, 300)), "limit_exceeded", "items[1]: 300x300"),
     caller(
-        "over a limit of pixels together", items((200, 200), (200, 200)), "limit_exceeded", "items[1]: 200x200 brings"
+        "over a limit of pixels together",
+        items((200, 200), (200, 200)),
+        "limit_exceeded",
+        "items[1]: image 200x200 brings",
     ),
     caller("over a limit of items", items(*[(56, 56)] * 4), "limit_exceeded", "limit is 3"),
     caller("over a limit of bytes", b" " * 100_001, "limit_exceeded", "100000"),

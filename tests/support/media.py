@@ -34,6 +34,9 @@ _LIMITS = Limits(
 )
 
 
+_PIECE = 1 << 15
+
+
 def limits(**changes: Any) -> Limits:
     """Limits that small media keep, but for `changes`."""
     return replace(_LIMITS, **changes)
@@ -49,7 +52,11 @@ def sound(
 ) -> bytes:
     """A file of these samples: (samples,) or (samples, channels)."""
     file = io.BytesIO()
-    soundfile.write(file, samples, rate, format=form, subtype=coding)
+    channels = 1 if samples.ndim == 1 else samples.shape[1]
+    with soundfile.SoundFile(file, "w", rate, channels, subtype=coding, format=form) as written:
+        # In pieces: the library's Vorbis writer keeps what it is given on its stack.
+        for at in range(0, len(samples), _PIECE):
+            written.write(samples[at : at + _PIECE])
     return file.getvalue()
 
 
