@@ -7,6 +7,7 @@ Must never: import a web framework, guess what a caller meant, or put a caller's
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import re
 from collections.abc import Sequence
@@ -145,6 +146,7 @@ def _place(location: Sequence[str | int]) -> str:
     return text or "body"
 
 
+@functools.lru_cache(256)
 def negotiate(accept: str | None) -> Form:
     """Return the form that an Accept header asks for, by q and then by order; raises NotAcceptableError."""
     if accept is None or not accept.strip():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ NAMES = [*scenarios.MAKERS, *(f"growth-{name}" for name in growth.AXES), "memory
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; returns 0 where every target was reached, 1 where one was missed or could not be measured."""
     options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # So that what was started is stopped.
     options.out.mkdir(parents=True, exist_ok=True)
     wanted = [name for name in NAMES if not options.only or name.startswith(tuple(options.only))]
     run = report.Run(machine=_machine(options), by=options.by)
