@@ -22,7 +22,6 @@ from aiohttp.typedefs import Handler
 from encoder_server import errors, keys, wire
 from encoder_server.admission import Admission
 from encoder_server.batcher import Batcher
-from encoder_server.cache import Memory
 from encoder_server.connections import Connections, Runner
 from encoder_server.engines import Engines
 from encoder_server.evidence import Evidence
@@ -68,14 +67,7 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
         limits=limits,
         revision=settings.revision,
         admission=admission,
-        recall=Recall(
-            Flights(batcher),
-            Memory(settings.cache_bytes) if settings.cache_bytes else None,
-            metrics.cache,
-            evidence,
-            producer=f"{settings.pod_uid}/{replica.boot_id}",
-            evidence_seconds=settings.evidence_seconds,
-        ),
+        recall=Recall(settings, Flights(batcher), metrics.cache, evidence, replica.boot_id),
         replica=replica,
         evidence=evidence,
         metrics=metrics,
@@ -90,10 +82,12 @@ def _now() -> str:
 
 
 async def _tasks(app: web.Application) -> AsyncIterator[None]:
-    engines, orders = app[keys.ENGINES], Orders(app[keys.SETTINGS], app[keys.REPLICA], app[keys.BATCHER])
+    engines, recall = app[keys.ENGINES], app[keys.PIPELINE].recall
+    orders = Orders(app[keys.SETTINGS], app[keys.REPLICA], app[keys.BATCHER], recall.flush)
     tasks = [
         asyncio.create_task(engines.run(), name="engines"),
         asyncio.create_task(orders.run(), name="orders"),
+        asyncio.create_task(recall.run(), name="cache"),
     ]
     for task in tasks:
         task.add_done_callback(_log_death)

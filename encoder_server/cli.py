@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from pythonjsonlogger.json import JsonFormatter
 
-from encoder_server import app, quota
+from encoder_server import app, cache_options, quota
 from encoder_server.conformance import options as check_options
 from encoder_server.layouts import FAMILIES
 from encoder_server.settings import EngineSettings, Limits, Settings
@@ -117,6 +117,7 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
         engines=_engine_settings(options),
         batch_budget=options.batch_budget,
         cache_bytes=options.cache_bytes,
+        redis=cache_options.read(options, environment, refuse),
         evidence_seconds=options.evidence_seconds,
         max_connections=options.max_connections,
         idle_seconds=options.idle_seconds,
@@ -199,7 +200,7 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     # Longer than proxies and clients keep an idle connection: who closes first should be the one who would send next.
     add("--idle-seconds", type=_seconds, default=120.0, help="for a connection to send a whole request head")
     add("--batch-budget", type=_count, help="pixels of one batch of several requests (default: as the encoder says)")
-    add("--cache-bytes", type=_bytes, default=0, help="bytes of embeddings kept in memory; 0: none")
+    cache_options.add(serve, most_bytes=_bytes, count=_count, seconds=_seconds)
     add("--evidence-seconds", type=_seconds, default=1.0, help="longest without encoding what could be recalled")
     add("--deadline-seconds", type=_seconds, default=60.0, help="from admission to the answer")
     add("--load-seconds", type=_seconds, default=1800.0, help="for an engine to load and probe the model")

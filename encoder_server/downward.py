@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Annotated
 
 import pydantic
 
@@ -17,6 +18,8 @@ from encoder_server.engine.messages import Size
 SERVING = "encoderpool.io/serving"
 ORDER_PROBE = "encoderpool.io/order-probe"
 ORDER_RESTART = "encoderpool.io/order-restart"
+ORDER_FLUSH = "encoderpool.io/order-flush"
+MOST_PRODUCERS = 32
 MOST_SIZES = 8
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 _SHORT = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -28,14 +31,18 @@ class _Size(pydantic.BaseModel):
     height: int = pydantic.Field(ge=1, lt=2**20)
 
 
+_Producer = Annotated[str, pydantic.Field(min_length=1, max_length=256)]
+
+
 class Order(pydantic.BaseModel):
-    """An order for the boot `boot_id`; `sizes` (in pixels) go with a probe alone."""
+    """An order for the boot `boot_id`; `sizes` (in pixels) go with a probe alone, `producers` with a flush."""
 
     model_config = pydantic.ConfigDict(extra="ignore", frozen=True)
 
     id: str = pydantic.Field(min_length=1, max_length=128)
     boot_id: str = pydantic.Field(alias="bootId", max_length=128)
     sizes: tuple[_Size, ...] = pydantic.Field(default=(), max_length=MOST_SIZES)
+    producers: tuple[_Producer, ...] = pydantic.Field(default=(), max_length=MOST_PRODUCERS)
 
     def sizes_for(self, modalities: Collection[str] | None, max_pixels: int) -> tuple[Size, ...]:
         """Return the sizes that this server could be sent; an order cannot ask for more than a caller may.
@@ -57,6 +64,7 @@ class Pod:
     cordoned: bool
     probe: Order | None
     restart: Order | None
+    flush: Order | None = None
     unreadable: tuple[str, ...] = ()
 
 
@@ -88,7 +96,7 @@ def read_pod(labels: str, annotations: str) -> Pod:
     notes = parse_pairs(annotations)
     orders: dict[str, Order | None] = {}
     unreadable = []
-    for key in (ORDER_PROBE, ORDER_RESTART):
+    for key in (ORDER_PROBE, ORDER_RESTART, ORDER_FLUSH):
         orders[key] = None
         if key in notes:
             try:
@@ -99,5 +107,6 @@ def read_pod(labels: str, annotations: str) -> Pod:
         cordoned=parse_pairs(labels).get(SERVING) == "false",
         probe=orders[ORDER_PROBE],
         restart=orders[ORDER_RESTART],
+        flush=orders[ORDER_FLUSH],
         unreadable=tuple(unreadable),
     )

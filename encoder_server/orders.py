@@ -11,6 +11,7 @@ import logging
 import os
 import stat
 from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from encoder_server import identity
@@ -27,13 +28,17 @@ _LOOK_SECONDS = 0.1
 _MOST_BYTES = 1 << 20
 _MOST_DONE = 64
 
+Flush = Callable[[Sequence[str]], Awaitable[None]]
+"""Drops what these producers made, here at once; returns when nobody in the pool takes it for a hit any more."""
 _Mark = tuple[tuple[int, int, int] | None, ...]
 
 
 class Orders:
     """The watcher of one server; `run` watches until it is cancelled."""
 
-    def __init__(self, settings: Settings, replica: Replica, batcher: Batcher) -> None:
+    def __init__(self, settings: Settings, replica: Replica, batcher: Batcher, flush: Flush) -> None:
+        self._flush = flush
+        self._flushing: set[asyncio.Task[None]] = set()
         self._settings = settings
         self._replica = replica
         self._batcher = batcher
@@ -57,9 +62,10 @@ class Orders:
                     await self._look()
                 await asyncio.sleep(_LOOK_SECONDS)
         finally:
-            if self._probing is not None:
-                self._probing.cancel()
-                await asyncio.gather(self._probing, return_exceptions=True)
+            running = {*self._flushing, *(() if self._probing is None else (self._probing,))}
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     def _mark(self) -> _Mark:
         expected = self._settings.expected_identity
@@ -86,6 +92,12 @@ class Orders:
         self._replica.cordon(cordoned=pod.cordoned)
         if pod.restart is not None and pod.restart.boot_id == self._replica.boot_id:
             self._replica.accept_restart(pod.restart.id)
+        flush = pod.flush
+        if flush is not None and flush.boot_id == self._replica.boot_id and flush.id not in self._done:
+            self._done.append(flush.id)
+            task = asyncio.create_task(self._run_flush(flush))
+            self._flushing.add(task)
+            task.add_done_callback(self._flushing.discard)
         probe = pod.probe
         if probe is None or probe.boot_id != self._replica.boot_id or probe.id in self._done:
             return
@@ -93,6 +105,11 @@ class Orders:
         previous, self._probing = self._probing, asyncio.create_task(self._run_probe(probe, self._probing))
         if previous is not None:
             previous.cancel()
+
+    async def _run_flush(self, order: Order) -> None:
+        self._replica.begin_flush(order.id)
+        await self._flush(order.producers)
+        self._replica.end_flush(order.id)
 
     async def _run_probe(self, order: Order, previous: asyncio.Task[None] | None) -> None:
         if previous is not None:

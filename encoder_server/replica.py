@@ -50,7 +50,7 @@ class Replica:
         self._reference: identity.Reference | None = None
         self._golden: tuple[ProbeItem, ...] = ()
         self._probe: ProbeReport | None = None
-        self._orders: dict[str, dict[str, str] | None] = {"probe": None, "restart": None}
+        self._orders: dict[str, dict[str, str] | None] = {"probe": None, "restart": None, "flush": None}
         self.boot_id = uuid.uuid4().hex
         self.leaving = asyncio.Event()
         self.measured: Measured | None = None
@@ -132,6 +132,15 @@ class Replica:
         """Obey an order to restart."""
         self._orders["restart"] = {"id": order_id, "result": "accepted"}
         self.drain("a restart was ordered")
+
+    def begin_flush(self, order_id: str) -> None:
+        """Show that entries are being flushed: this replica's own are gone, what it shares may not be yet."""
+        self._orders["flush"] = {"id": order_id, "result": "running"}
+
+    def end_flush(self, order_id: str) -> None:
+        """Show that an ordered flush is done, unless another one was ordered since."""
+        if self._orders["flush"] == {"id": order_id, "result": "running"}:
+            self._orders["flush"] = {"id": order_id, "result": "done"}
 
     def _conclude(self, order_id: str | None, items: Sequence[ProbeItem]) -> ProbeReport:
         good = bool(items) and all(item.result == "ok" for item in items)
