@@ -1,6 +1,7 @@
 """A Redis that replicas share: what one encoded another recalls, and nothing that is in there is believed."""
 
 import asyncio
+import itertools
 import json
 import logging
 import struct
@@ -248,8 +249,13 @@ async def test_no_password_is_shown_anywhere(tmp_path: Path, caplog: pytest.LogC
             return await server.metric("encoder_cache_usable", **REDIS) == 1
 
         await until(reached)
-        await rows(server, (56, 84))
-        await redis.until_entries(1)
+        heights = itertools.count(84)
+
+        async def written() -> bool:
+            await rows(server, (56, next(heights)))
+            return bool(await redis.entries())
+
+        await until(written)
         shown = [(await server.get(path)).body.decode() for path in ("/metrics", "/v1/identity", "/v1/limits")]
         for text in (*shown, caplog.text, str(server.app)):
             assert "hunter2" not in text
