@@ -49,8 +49,9 @@ def read(
         return None
     if file is not None and url is not None:
         refuse(f"argument --cache-redis-url-file: the environment has {URL_VARIABLE} too; only one of them")
-    # What is in the file may change, and is judged at each connect: a cache must not keep a server from starting.
-    if file is not None and not (file.is_file() and os.access(file, os.R_OK)):
+    # Whether it is there, and what is in it, may change, and is judged at each connect: a cache must not keep a server
+    # from starting.
+    if file is not None and file.exists() and not (file.is_file() and os.access(file, os.R_OK)):
         refuse(f"argument --cache-redis-url-file: {file} is not a file that can be read")
     if url is not None and not _URL.fullmatch(url):
         refuse(f"environment variable {URL_VARIABLE}: it is no redis://, rediss:// or unix:// URL")

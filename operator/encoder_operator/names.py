@@ -51,6 +51,9 @@ def revision_hash(spec: PoolSpec) -> str:
         content["device"] = spec.server.device.value
     if spec.cache.memory_bytes:
         content["cacheMemory"] = spec.cache.memory_bytes
+    if spec.cache.redis is not None:
+        redis = spec.cache.redis
+        content["cacheRedis"] = {"url": redis.url, "secret": redis.secret_name, "key": redis.secret_key}
     return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")))
 
 

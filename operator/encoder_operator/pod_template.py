@@ -1,7 +1,7 @@
 """The pod template of one revision: one container, hardened, that serves the pool's model.
 
 Place: part of plan, beside manifests. Must never: depend on anything that the revision hash does not cover
-(except the pool's own name), or change what it gives for a live revision: plan freezes that.
+(except the pool's own name and namespace), or change what it gives for a live revision: plan freezes that.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from encoder_operator import names, vocabulary
-from encoder_operator.spec import ClaimSource, EncoderPool, LocalSource, Source, runs_on_cuda
+from encoder_operator.spec import ClaimSource, EncoderPool, LocalSource, RedisSpec, Source, runs_on_cuda
 
 JsonObject = dict[str, Any]
 
@@ -20,6 +20,9 @@ _GRACE_SECONDS = 15
 _SHARED_MEMORY = "256Mi"
 _MODEL_VOLUME = "model"
 _PROCESSOR_VOLUME = "processor"
+_REDIS_VOLUME = "redis"
+_REDIS_FILE = "url"
+_REDIS_VARIABLE = "ENCODERPOOL_CACHE_REDIS_URL"
 
 
 def pod_template(pool: EncoderPool, revision: str) -> JsonObject:
@@ -66,6 +69,7 @@ def _container(pool: EncoderPool, revision: str) -> JsonObject:
         "imagePullPolicy": spec.image_pull_policy,
         "args": _arguments(pool, revision),
         "env": [
+            *_redis_variable(spec.cache.redis),
             {"name": "POD_NAME", "valueFrom": _field("metadata.name")},
             {"name": "POD_UID", "valueFrom": _field("metadata.uid")},
             {"name": "HF_HUB_OFFLINE", "value": "1"},
@@ -115,11 +119,34 @@ def _arguments(pool: EncoderPool, revision: str) -> list[str]:
         arguments += [f"--max-items={modality.max_items}", f"--max-pixels={modality.max_pixels}"]
     if spec.model.processor is not None:
         arguments.append(f"--processor={_path(spec.model.processor, vocabulary.MOUNT_PROCESSOR)}")
-    if spec.cache.memory_bytes:
-        arguments.append(f"--cache-bytes={spec.cache.memory_bytes}")
+    arguments += _cache_arguments(pool)
     if runs_on_cuda(spec.server.device, spec.accelerator):
         arguments.append("--device=cuda")
     return arguments
+
+
+def _cache_arguments(pool: EncoderPool) -> list[str]:
+    """Never a Redis' URL: a process list shows arguments to everybody."""
+    cache, arguments = pool.spec.cache, []
+    if cache.memory_bytes:
+        arguments.append(f"--cache-bytes={cache.memory_bytes}")
+    if cache.redis is not None:
+        arguments.append(f"--cache-redis-scope={pool.namespace}/{pool.name}")
+        if cache.redis.secret_name is not None:
+            arguments.append(f"--cache-redis-url-file={vocabulary.MOUNT_REDIS}/{_REDIS_FILE}")
+    return arguments
+
+
+def _redis_variable(redis: RedisSpec | None) -> list[JsonObject]:
+    return [] if redis is None or redis.url is None else [{"name": _REDIS_VARIABLE, "value": redis.url}]
+
+
+def _redis_volume(redis: RedisSpec | None) -> list[JsonObject]:
+    if redis is None or redis.secret_name is None:
+        return []
+    # Optional: a cache must not keep a replica from starting, and is found when the Secret comes.
+    items = [{"key": redis.secret_key, "path": _REDIS_FILE}]
+    return [{"name": _REDIS_VOLUME, "secret": {"secretName": redis.secret_name, "items": items, "optional": True}}]
 
 
 def _path(source: Source, mount: str) -> str:
@@ -144,6 +171,7 @@ def _volumes(pool: EncoderPool) -> list[JsonObject]:
             "name": "expected",
             "configMap": {"name": names.identities_name(pool.name), "optional": True},
         },
+        *_redis_volume(pool.spec.cache.redis),
         {"name": "temporary", "emptyDir": {}},
         {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": _SHARED_MEMORY}},
     ]
@@ -162,6 +190,10 @@ def _mounts(pool: EncoderPool) -> list[JsonObject]:
         *_claim_mount(_PROCESSOR_VOLUME, vocabulary.MOUNT_PROCESSOR, model.processor),
         {"name": "pod", "mountPath": vocabulary.MOUNT_POD, "readOnly": True},
         {"name": "expected", "mountPath": vocabulary.MOUNT_EXPECTED, "readOnly": True},
+        *(
+            {"name": each["name"], "mountPath": vocabulary.MOUNT_REDIS, "readOnly": True}
+            for each in _redis_volume(pool.spec.cache.redis)
+        ),
         {"name": "temporary", "mountPath": vocabulary.MOUNT_TEMPORARY},
         {"name": "shared-memory", "mountPath": vocabulary.MOUNT_SHARED_MEMORY},
     ]

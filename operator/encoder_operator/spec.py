@@ -13,6 +13,7 @@ from typing import Any
 
 from encoder_operator import vocabulary
 from encoder_operator.fields import Fields
+from encoder_operator.spec_cache import CacheSpec, RedisSpec, parse_cache
 from encoder_operator.spec_model import (
     ClaimSource,
     IdentityPolicy,
@@ -38,6 +39,7 @@ from encoder_operator.spec_quarantine import Management, Mode, QuarantineSpec, S
 
 __all__ = [
     "Accelerator",
+    "CacheSpec",
     "ClaimSource",
     "Device",
     "DisruptionSpec",
@@ -53,6 +55,7 @@ __all__ = [
     "Pinned",
     "PoolSpec",
     "QuarantineSpec",
+    "RedisSpec",
     "RolloutSpec",
     "ServerSpec",
     "Share",
@@ -90,13 +93,6 @@ class IntegritySpec:
     min_checks: int
     min_distinct_media: int
     max_mismatch_per_mille: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheSpec:
-    """spec.cache: bytes of embeddings that each replica keeps in memory; 0: none."""
-
-    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +184,7 @@ def _spec(spec: Fields) -> PoolSpec:
             max_in_flight=server.integer("maxInFlight", 1, 65536),
             deadline_seconds=server.integer("deadlineSeconds", 1, 3600),
         ),
-        cache=CacheSpec(memory_bytes=spec.object("cache").byte_count("memory")),
+        cache=parse_cache(spec.object("cache")),
         rollout=parse_rollout(spec.object("rollout")),
         integrity=_integrity(spec.object("integrity")),
         quarantine=parse_quarantine(spec.object("quarantine")),

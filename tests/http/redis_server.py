@@ -65,6 +65,11 @@ class RedisServer:
     async def entries(self) -> list[str]:
         return sorted([key.decode() async for key in self.client.scan_iter(f"{SCOPE}entry:*")])
 
+    async def value(self, key: str) -> bytes:
+        found = await self.client.get(key)
+        assert isinstance(found, bytes)
+        return found
+
     async def until_entries(self, count: int) -> list[str]:
         async def there() -> Any:
             found = await self.entries()

@@ -75,7 +75,7 @@ async def test_what_is_written_after_the_ban_is_nobodys_hit_either(pool: Sharing
     bad, told = await pool.start(), await pool.start()
     await rows(bad)
     (key,) = await redis.until_entries(1)
-    value = await redis.client.get(key)
+    value = await redis.value(key)
     await order(told, await producer(bad))
     await until_result(told, "done")
     for reader in (told, await pool.start()):
@@ -114,7 +114,7 @@ async def test_an_entry_that_outlived_its_ban_in_redis_is_not_taken_by_who_was_t
     bad, told = await pool.start(), await pool.start()
     await rows(bad)
     (key,) = await redis.until_entries(1)
-    value = await redis.client.get(key)
+    value = await redis.value(key)
     await order(told, await producer(bad))
     await until_result(told, "done")
     await redis.client.delete(f"{SCOPE}banned")

@@ -177,7 +177,7 @@ LIES: dict[str, Callable[[str, bytes, bytes], bytes]] = {
 
 async def lie(redis: RedisServer, make: Callable[[str, bytes, bytes], bytes], size: tuple[int, int]) -> None:
     """Put something else under the key of the one entry whose rows are those of `size`."""
-    values = {key: await redis.client.get(key) for key in await redis.entries()}
+    values = {key: await redis.value(key) for key in await redis.entries()}
     tokens = {(56, 56): 4, (56, 84): 6}[size]
     ((key, value),) = [pair for pair in values.items() if entry_of(pair[1]).promise.tokens == tokens]
     ((_, other),) = [pair for pair in values.items() if pair[0] != key]
@@ -201,7 +201,7 @@ async def test_whatever_lies_under_a_key_is_evicted_counted_apart_and_encoded_ag
         assert (await reader.identity())["recentViolations"] == []
 
         async def repaired() -> bool:
-            values = [await redis.client.get(key) for key in await redis.entries()]
+            values = [await redis.value(key) for key in await redis.entries()]
             return len(values) == 2 and len({value[:4] for value in values}) == 1 and _all_whole(values)
 
         await until(repaired)

@@ -25,7 +25,6 @@ def test_a_url_comes_from_a_file_or_from_the_environment(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "environment", "says"),
     [
-        (["--cache-redis-url-file=/nowhere/url"], {}, "is not a file that can be read"),
         (["--cache-redis-url-file=/"], {}, "is not a file that can be read"),
         (["--cache-redis-url-file=/etc/hostname"], {URL_VARIABLE: SECRET}, "only one"),
         ([], {URL_VARIABLE: "http://hunter2@x"}, "no redis://"),
