@@ -164,10 +164,10 @@ def test_an_order_is_bounded_and_holds_the_newest() -> None:
     assert orders(pool(), observed([hostile, a_replica("good")])) == {}
 
 
-def first_at_fault(world: MemoryWorld) -> None:
-    """Traffic in which the first replica mismatches."""
+def first_at_fault(world: MemoryWorld, *, faulty: bool = True) -> None:
+    """Traffic in which the first replica mismatches, or nobody does."""
     for at in range(len(world.pod_objects)):
-        faulty = at == 0
+        faulty = faulty and at == 0
         world.server(at).fault = faulty
         if world.label(at) == "true":
             world.count(at, good=80 if faulty else 120, bad=40 if faulty else 0, media=8 if faulty else 0)
@@ -176,6 +176,12 @@ def first_at_fault(world: MemoryWorld) -> None:
 def peers_have_flushed(world: MemoryWorld) -> bool:
     producer = f"{world.server(0).uid}/{world.record(0).get('bootId')}"
     return all(producer in world.server(at).flushed for at in (1, 2))
+
+
+def all_serve_and_have_flushed(world: MemoryWorld) -> bool:
+    assert world.pool is not None
+    back = world.record(0).get("state") == "Released" and world.condition()["reason"] == "AsExpected"
+    return back and world.pool["status"]["servingReplicas"] == 3 and peers_have_flushed(world)
 
 
 def sharing_world() -> MemoryWorld:
@@ -201,6 +207,9 @@ async def test_broken_off_at_any_call_the_peers_are_told_all_the_same() -> None:
     world = sharing_world()
     await world.passes(6)
     world.now += 60
-    story = (Step(meanwhile=first_at_fault, done=peers_have_flushed),)
+    story = (
+        Step(meanwhile=first_at_fault, done=peers_have_flushed),
+        Step(meanwhile=lambda world: first_at_fault(world, faulty=False), done=all_serve_and_have_flushed),
+    )
     telling = await everywhere(story, world, brief=frozenset({"FlushOrdered"}))
     assert telling.broken > 20
