@@ -20,6 +20,9 @@ from redis.backoff import NoBackoff
 from encoder_server.container import MAGIC
 from encoder_server.settings import RedisSettings
 
+# No request waits for it.
+_CONNECT_SECONDS = 1.0
+
 Command = tuple[str | bytes | int | float, ...]
 
 
@@ -64,7 +67,7 @@ class RedisPlace:
     async def connect(self) -> RedisConnection:
         """Open a connection; raises StoreError."""
         url = await asyncio.to_thread(self._url)
-        return await RedisConnection.open(url, self._resolving, self.settings.timeout_seconds)
+        return await RedisConnection.open(url, self._resolving, _CONNECT_SECONDS)
 
     def _url(self) -> str:
         """Return the URL, read anew each time: a password that was changed is found in its file."""

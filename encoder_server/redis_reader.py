@@ -23,6 +23,7 @@ from encoder_server.redis_connection import RedisConnection, RedisPlace, StoreEr
 _LOG = logging.getLogger(__name__)
 _TIER = "redis"
 _CONNECTIONS = 4
+_LONGEST_PRODUCER = 256
 _LEAST_WAIT = 0.001
 _BETWEEN_CONNECTS = 0.1
 
@@ -114,7 +115,8 @@ class RedisReader:
             ("ZREVRANGE", self._place.banned, 0, MOST_BANS - 1),
         ]
         value, bans = await connection.ask(commands, seconds)
-        banned = {value_of(each, bytes).decode(errors="replace") for each in value_of(bans, list)}
+        said = [value_of(each, bytes) for each in value_of(bans, list)]
+        banned = {each.decode(errors="replace") for each in said[:MOST_BANS] if len(each) <= _LONGEST_PRODUCER}
         if isinstance(value, Exception) and str(value).startswith("WRONGTYPE"):
             return None, banned
         data: bytes = value_of(value, bytes)
@@ -150,6 +152,8 @@ class RedisReader:
             self._fail("connect", error)
             await asyncio.sleep(_BETWEEN_CONNECTS)
             return
+        if self._breaker.tripped:
+            _LOG.info("cache_redis_back")
         self._breaker = self._breaker.worked()
         self._open += 1
         self._ready.put_nowait(connection)
