@@ -268,7 +268,12 @@ async def test_nothing_heaps_up_while_it_stands_still_and_nothing_is_left_when_t
         assert len(asyncio.all_tasks()) <= tasks + 2
         tier = server.app[keys.PIPELINE].recall._tier
         assert tier is not None
-        assert tier._writer._bytes == 0
+        writer = tier._writer
+
+        async def let_go() -> bool:
+            return writer._bytes == 0
+
+        await until(let_go)
         redis.signal(signal.SIGCONT)
         await usable(server)
 
