@@ -99,6 +99,7 @@ def test_what_one_replica_encoded_another_recalls(fleet: Fleet) -> None:
     # A replica that was idle encodes one item of a request whatever it could recall: the first that is new. And a
     # machine that is busy may let the Redis miss its 50 ms.
     for new, each in zip(NEW, SHARED, strict=True):
+        until("the Redis to be usable", lambda: metric(other, "usable", tier="redis"), seconds=60)
         assert rows(other, new, each)[1] == encoded[each.name] | {"index": 1}
         if metric(other, "hits_total", tier="redis"):
             break
@@ -113,7 +114,7 @@ def test_a_cordon_flushes_what_the_replica_made_from_its_peers(fleet: Fleet, tru
     address, port = service_address(POOL, fleet.namespace)
     with Router(address=address, port=port, pictures=ALBUM, threads=3, pause=0.1, bound=50_000) as router:
         until("the cordon", lambda: fleet.is_cordoned(victim), seconds=120)
-        until("the peer's flush", lambda: flushed(fleet, peer) == "done", seconds=30)
+        until("the peer's flush", lambda: flushed(fleet, peer) == "done", seconds=90)
     record = cordon_record(fleet.pod(victim))
     assert record["bootId"] == boot_id
     order = json.loads(fleet.pod(peer)["metadata"]["annotations"]["encoderpool.io/order-flush"])
