@@ -10,6 +10,7 @@ crd := charts/encoderpool/files/encoderpools.yaml
 quick := tests/unit tests/property tests/contract tests/http
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 truncating := server-with-test-encoder tests/e2e/truncating_encoder
+redis := redis tests/e2e/redis
 step := . scripts/step.sh; step
 # Clones share it: a type checker that has read torch once need not read it again.
 mypy_cache := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/encoderpool/mypy
@@ -41,6 +42,7 @@ test: ## Everything: packages, check, the engine's tests, and a real cluster, st
 	@$(step) "conformance tests" pytest -q tests/conformance
 	@$(cluster) fresh
 	@$(cluster) image $(truncating)
+	@$(cluster) image $(redis)
 	@$(cluster) prometheus
 	@$(step) "end-to-end tests" $(cluster) run pytest tests/e2e
 
@@ -78,6 +80,7 @@ cluster-up: ## A cluster with the images and Prometheus: quick where it is there
 	@$(MAKE) venv
 	@$(cluster) up
 	@$(cluster) image $(truncating)
+	@$(cluster) image $(redis)
 	@$(cluster) prometheus
 
 .PHONY: cluster-down
@@ -87,6 +90,7 @@ cluster-down: ## Stop the cluster; its image store stays
 .PHONY: images
 images: ## Build the images and put them into the running cluster, only what changed
 	@$(cluster) image $(truncating)
+	@$(cluster) image $(redis)
 
 .PHONY: pins
 pins: ## Write constraints/ anew from pyproject.toml (UPGRADE=1: newest versions)

@@ -11,16 +11,15 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from encoder_server import access, errors, keys, tracing, wire
+from encoder_server import access, background, errors, keys, wire
 from encoder_server.admission import Admission
 from encoder_server.batcher import Batcher
-from encoder_server.cache import Memory
 from encoder_server.connections import Connections, Runner
 from encoder_server.engines import Engines
 from encoder_server.evidence import Evidence
@@ -29,9 +28,7 @@ from encoder_server.flights import Flights
 from encoder_server.intake import Intake
 from encoder_server.lifecycle import State
 from encoder_server.metrics import Metrics
-from encoder_server.orders import Orders
 from encoder_server.pipeline import Pipeline
-from encoder_server.probes import Probes
 from encoder_server.recall import Recall
 from encoder_server.replica import Replica
 from encoder_server.routes import add_routes
@@ -69,55 +66,17 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
         revision=settings.revision,
         admission=admission,
         intake=Intake(limits, fetching(settings.fetch, limits.max_body_bytes)),
-        recall=Recall(
-            Flights(batcher),
-            Memory(settings.cache_bytes) if settings.cache_bytes else None,
-            metrics.cache,
-            evidence,
-            producer=f"{settings.pod_uid}/{replica.boot_id}",
-            evidence_seconds=settings.evidence_seconds,
-        ),
+        recall=Recall(settings, Flights(batcher), metrics.cache, evidence, replica.boot_id),
         replica=replica,
         evidence=evidence,
     )
-    app.cleanup_ctx.extend((_tasks, _traces))
+    app.cleanup_ctx.extend((background.tasks, background.traces))
     add_routes(app)
     return app
 
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-async def _tasks(app: web.Application) -> AsyncIterator[None]:
-    settings, replica, engines = app[keys.SETTINGS], app[keys.REPLICA], app[keys.ENGINES]
-    probes = Probes(settings, replica, app[keys.BATCHER], engines)
-    tasks = [
-        asyncio.create_task(engines.run(), name="engines"),
-        asyncio.create_task(Orders(settings, replica, probes).run(), name="orders"),
-        asyncio.create_task(probes.run(), name="probes"),
-    ]
-    for task in tasks:
-        task.add_done_callback(_log_death)
-    app[keys.TASKS].extend(tasks)
-    yield
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _traces(app: web.Application) -> AsyncIterator[None]:
-    settings = app[keys.SETTINGS]
-    replica = {"service.instance.id": settings.pod_uid, "encoder.revision": settings.revision}
-    app[keys.TRACING] = sender = tracing.begin(replica) if settings.traces else None
-    yield
-    if sender is not None:
-        await asyncio.to_thread(sender.close)
-
-
-def _log_death(task: asyncio.Task[None]) -> None:
-    if not task.cancelled():
-        _LOG.critical("task_died", extra={"task": task.get_name()}, exc_info=task.exception())
 
 
 @web.middleware

@@ -15,9 +15,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from encoder_server.batch import Batch, ItemBatch, Job, ProbeBatch
+from encoder_server.batch import Batch, ItemBatch, ProbeBatch
 from encoder_server.engine import messages
 from encoder_server.errors import EncoderServerError, EngineLostError
+from encoder_server.job import Job
 from encoder_server.metrics import Metrics
 from encoder_server.packing import Line, pack
 

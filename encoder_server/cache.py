@@ -1,14 +1,16 @@
 """The cache: embeddings that passed the check, kept in memory within a bound of bytes.
 
-Place: asked by `recall` before anything is encoded, filled by it after the check. Pure.
-Must never: take a client's name for content as a key, shorten a digest, hold a view into an engine's memory
-(one row would pin a whole batch), or hand out what does not match its checksum without saying so.
+Place: asked by `recall` before anything is encoded; filled by it after the check, and with what the pool's other
+replicas encoded. Pure.
+Must never: take a client's name for content as a key, shorten a digest, hold a view into an engine's memory (one row
+would pin a whole batch), or hand out what does not match its checksum without saying so.
 """
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import blake3
@@ -16,6 +18,7 @@ import blake3
 from encoder_server.check import Rows
 from encoder_server.engine.messages import Promise
 
+MOST_BANS = 256
 _OVERHEAD = 1024  # bytes of an entry beside its rows
 
 
@@ -30,8 +33,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One item's rows as they were checked. The promise's index means nothing; `producer` is pod uid and boot id."""
+    """One item's rows as they were checked, kept under `key`. The promise's index means nothing; `producer` is pod uid
+    and boot id."""
 
+    key: str
     promise: Promise
     shape: tuple[int, ...]
     dtype: str
@@ -46,8 +51,8 @@ class Entry:
 
     @property
     def intact(self) -> bool:
-        """Whether it is what was sealed."""
-        return self.checksum == _checksum(self.promise, self.shape, self.dtype, self.producer, self.data)
+        """Whether it is what was sealed, and sealed under this key: another item's rows are whole, too."""
+        return self.checksum == _checksum(self.key, self.promise, self.shape, self.dtype, self.producer, self.data)
 
 
 def key(modality: str, digest: str, options: dict[str, str], origin: Origin) -> str:
@@ -56,22 +61,42 @@ def key(modality: str, digest: str, options: dict[str, str], origin: Origin) -> 
     return blake3.blake3(json.dumps(parts).encode()).hexdigest()
 
 
-def seal(rows: Rows, producer: str) -> Entry:
-    """Copy `rows`, which must have passed the check."""
+def seal(key: str, rows: Rows, producer: str) -> Entry:
+    """Copy `rows`, which must have passed the check, to be kept under `key`."""
     data = bytes(rows.data)
     return Entry(
+        key=key,
         promise=rows.promise,
         shape=rows.shape,
         dtype=rows.dtype,
         data=data,
         producer=producer,
-        checksum=_checksum(rows.promise, rows.shape, rows.dtype, producer, data),
+        checksum=_checksum(key, rows.promise, rows.shape, rows.dtype, producer, data),
     )
 
 
-def _checksum(promise: Promise, shape: tuple[int, ...], dtype: str, producer: str, data: bytes) -> bytes:
-    about = [promise.modality, promise.tokens, promise.grid, shape, dtype, producer]
+def _checksum(key: str, promise: Promise, shape: tuple[int, ...], dtype: str, producer: str, data: bytes) -> bytes:
+    about = [key, promise.modality, promise.tokens, promise.grid, shape, dtype, producer]
     return blake3.blake3(json.dumps(about).encode()).update(data).digest()
+
+
+class Bans:
+    """Producers whose entries are nobody's hit any more, whenever they were made; the last MOST_BANS named."""
+
+    def __init__(self) -> None:
+        self._producers: OrderedDict[str, None] = OrderedDict()
+
+    def __contains__(self, producer: str) -> bool:
+        return producer in self._producers
+
+    def add(self, producers: Iterable[str]) -> frozenset[str]:
+        """Ban `producers`; return those that were not banned before."""
+        new = frozenset(producers) - self._producers.keys()
+        for producer in sorted(new):
+            self._producers[producer] = None
+        while len(self._producers) > MOST_BANS:
+            self._producers.popitem(last=False)
+        return new
 
 
 class Memory:
@@ -119,3 +144,10 @@ class Memory:
         entry = self._entries.pop(key, None)
         if entry is not None:
             self.bytes -= entry.size
+
+    def flush(self, producers: Collection[str]) -> int:
+        """Drop all entries that `producers` made; return how many."""
+        found = [key for key, entry in self._entries.items() if entry.producer in producers]
+        for key in found:
+            self.drop(key)
+        return len(found)

@@ -20,7 +20,7 @@ from typing import NoReturn
 
 from pythonjsonlogger.json import JsonFormatter
 
-from encoder_server import app, fetch_options, quota, tracing
+from encoder_server import app, cache_options, fetch_options, quota, tracing
 from encoder_server.argument_types import byte_count as _bytes
 from encoder_server.argument_types import count as _count
 from encoder_server.argument_types import period as _period
@@ -126,6 +126,7 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
         engines=_engine_settings(options, request_pixels),
         batch_budget=options.batch_budget,
         cache_bytes=options.cache_bytes,
+        redis=cache_options.read(options, environment, refuse),
         evidence_seconds=options.evidence_seconds,
         probe_period_seconds=options.probe_period_seconds,
         max_connections=options.max_connections,
@@ -218,7 +219,7 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     # Longer than proxies and clients keep an idle connection: who closes first should be the one who would send next.
     add("--idle-seconds", type=_seconds, default=120.0, help="for a connection to send a whole request head")
     add("--batch-budget", type=_count, help="pixels of one batch of several requests (default: as measured)")
-    add("--cache-bytes", type=_bytes, default=0, help="bytes of embeddings kept in memory; 0: none")
+    cache_options.add(serve, most_bytes=_bytes, count=_count, seconds=_seconds)
     add("--evidence-seconds", type=_seconds, default=1.0, help="longest without encoding what could be recalled")
     add("--probe-period-seconds", type=_period, default=300.0, help="between golden probes; 0: none")
     add("--deadline-seconds", type=_seconds, default=60.0, help="from admission to the answer")

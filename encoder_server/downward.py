@@ -19,6 +19,8 @@ from encoder_server.size import Size
 SERVING = "encoderpool.io/serving"
 ORDER_PROBE = "encoderpool.io/order-probe"
 ORDER_RESTART = "encoderpool.io/order-restart"
+ORDER_FLUSH = "encoderpool.io/order-flush"
+MOST_PRODUCERS = 32
 MOST_SIZES = 8
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 _SHORT = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
@@ -39,14 +41,18 @@ class _Size(pydantic.BaseModel):
     rate: _Measure = 0
 
 
+_Producer = Annotated[str, pydantic.Field(min_length=1, max_length=256)]
+
+
 class Order(pydantic.BaseModel):
-    """An order for the boot `boot_id`; `sizes` go with a probe alone."""
+    """An order for the boot `boot_id`; `sizes` go with a probe alone, `producers` with a flush."""
 
     model_config = pydantic.ConfigDict(extra="ignore", frozen=True)
 
     id: str = pydantic.Field(min_length=1, max_length=128)
     boot_id: str = pydantic.Field(alias="bootId", max_length=128)
     sizes: tuple[_Size, ...] = pydantic.Field(default=(), max_length=MOST_SIZES)
+    producers: tuple[_Producer, ...] = pydantic.Field(default=(), max_length=MOST_PRODUCERS)
 
     def sizes_for(self, modalities: Collection[str] | None, limits: Limits) -> tuple[Size, ...]:
         """Return the sizes that this server could be sent; an order cannot ask for more than a caller may.
@@ -65,6 +71,7 @@ class Pod:
     cordoned: bool
     probe: Order | None
     restart: Order | None
+    flush: Order | None = None
     unreadable: tuple[str, ...] = ()
 
 
@@ -96,7 +103,7 @@ def read_pod(labels: str, annotations: str) -> Pod:
     notes = parse_pairs(annotations)
     orders: dict[str, Order | None] = {}
     unreadable = []
-    for key in (ORDER_PROBE, ORDER_RESTART):
+    for key in (ORDER_PROBE, ORDER_RESTART, ORDER_FLUSH):
         orders[key] = None
         if key in notes:
             try:
@@ -107,5 +114,6 @@ def read_pod(labels: str, annotations: str) -> Pod:
         cordoned=parse_pairs(labels).get(SERVING) == "false",
         probe=orders[ORDER_PROBE],
         restart=orders[ORDER_RESTART],
+        flush=orders[ORDER_FLUSH],
         unreadable=tuple(unreadable),
     )

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TypeVar
 
-from encoder_server.batch import Done, Job
+from encoder_server.cache import Entry
 from encoder_server.check import Batch, Passed
-from encoder_server.engine.messages import Failure, Promise
+from encoder_server.engine.messages import Failure, Output, Promise
+from encoder_server.job import Done, Job
 from encoder_server.media import Medium
 from encoder_server.size import Size
 
@@ -35,19 +36,38 @@ class Hit:
 
     @property
     def failures(self) -> tuple[Failure, ...]:
-        """Say so where the caller expects another count, in the words of an engine."""
-        expected, promise = self.medium.expected_tokens, self.promise
-        if expected in (None, promise.tokens):
-            return ()
-        failure = Failure(
-            index=promise.index,
-            modality=promise.modality,
-            code="promise_mismatch",
-            detail=f"expected {expected} tokens, the processor makes {promise.tokens}",
-            promised=promise.tokens,
-            grid=promise.grid,
-        )
-        return (failure,)
+        """Say so where the caller expects another count."""
+        return mistaken(self.medium, self.promise)
+
+
+def mistaken(medium: Medium, promise: Promise) -> tuple[Failure, ...]:
+    """Say, in the words of an engine, so where the caller of a recalled item expects another count."""
+    expected = medium.expected_tokens
+    if expected in (None, promise.tokens):
+        return ()
+    failure = Failure(
+        index=promise.index,
+        modality=promise.modality,
+        code="promise_mismatch",
+        detail=f"expected {expected} tokens, the processor makes {promise.tokens}",
+        promised=promise.tokens,
+        grid=promise.grid,
+    )
+    return (failure,)
+
+
+def as_batch(medium: Medium, entry: Entry) -> Batch:
+    """Return an entry of the cache as the check takes it."""
+    index, modality = medium.index, medium.modality
+    # What is not finite did not pass when it was fresh, and the checksum says that it is the same still.
+    output = Output(index=index, modality=modality, shape=entry.shape, dtype=entry.dtype, finite=True, blob=0)
+    return Batch(
+        asked={index: modality},
+        promises=(entry.promise if entry.promise.index == index else replace(entry.promise, index=index),),
+        outputs=(output,),
+        blobs=(memoryview(entry.data),),
+        failures=(),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

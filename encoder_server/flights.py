@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from encoder_server.batch import Job
 from encoder_server.batcher import Batcher
+from encoder_server.job import Job
 from encoder_server.media import Medium
 
 Key = tuple[str, int | None]
 """A cache key with the caller's own count: the engine compares it, so that only equal ones can share."""
+Boarded = tuple[str | None, Job]
+"""A job that is new, with the cache key of its medium."""
 
 
 class Flights:
@@ -24,29 +26,30 @@ class Flights:
         self._batcher = batcher
         self._jobs: dict[Key, Job] = {}
 
-    def board(
-        self, media: Sequence[tuple[str | None, Medium]], deadline: float, caller: str = ""
-    ) -> tuple[list[Job], int]:
-        """Return a job for each medium, in order, and how many of them were under way already.
+    def board(self, media: Sequence[tuple[str | None, Medium]], deadline: float) -> tuple[list[Job], list[Boarded]]:
+        """Return a job for each medium, in order, and those of them that nobody has under way.
 
-        The new ones are queued as one request of `caller`, who waits until `deadline`. A medium with no key is
-        computed for itself.
+        The caller, who waits until `deadline`, must see to it that each of those gets its result. A medium with no
+        key is computed for itself.
         """
         jobs: list[Job] = []
-        new: list[Job] = []
+        new: list[Boarded] = []
         for key, medium in media:
             at = None if key is None else (key, medium.expected_tokens)
             job = None if at is None else self._jobs.get(at)
             if job is None or job.failed:
                 job = Job(medium, deadline)
-                new.append(job)
+                new.append((key, job))
                 if at is not None:
                     self._jobs[at] = job
             job.waiting += 1
             job.deadline = max(job.deadline, deadline)
             jobs.append(job)
-        self._batcher.submit(new, caller)
-        return jobs, len(jobs) - len(new)
+        return jobs, new
+
+    def encode(self, jobs: Sequence[Job], caller: str = "") -> None:
+        """Have engines compute `jobs`, as one request of `caller`."""
+        self._batcher.submit(jobs, caller)
 
     def leave(self, key: str | None, job: Job) -> None:
         """Hear that one who waited has what it wanted, or does not want it any more."""

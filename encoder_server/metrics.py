@@ -7,6 +7,7 @@ increase would be lost), or take a label's value from a caller.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -17,7 +18,10 @@ from encoder_server.check import Result
 MODALITIES = ("image", "video", "audio")
 SOURCES = ("fresh", "cached", "probe")
 STAGES = ("body", "media", "cache", "promise", "encode", "check", "deliver", "total")
-TIERS = ("memory",)
+OPERATIONS = {"connect": False, "read": True, "write": True, "flush": True}
+"""What is asked of a shared tier, and whether it is timed."""
+FAILURES = ("timeout", "connection", "refused")
+SKIPPED = ("open", "busy", "late", "full", "large")
 DIRECTIONS = ("missing", "surplus")
 _UNCOUNTED = {errors.NotFoundError.code, errors.MethodNotAllowedError.code}
 
@@ -36,25 +40,53 @@ _TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384)
 
 
 class CacheMetrics:
-    """The metrics of the cache, by tier."""
+    """The metrics of the cache, by tier. What Redis holds and evicts is Redis' own to tell."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self.hits = Counter(
-            "encoder_cache_hits_total", "Items that were recalled or waited for.", ["tier"], registry=registry
-        )
-        self.misses = Counter("encoder_cache_misses_total", "Items that were encoded.", ["tier"], registry=registry)
-        self.evictions = Counter(
-            "encoder_cache_evictions_total", "Entries that made room for others.", ["tier"], registry=registry
-        )
-        self.corrupt = Counter(
-            "encoder_cache_corrupt_total", "Entries that failed when they were read.", ["tier"], registry=registry
-        )
-        self.bytes = Gauge("encoder_cache_bytes", "Bytes that are held.", ["tier"], registry=registry)
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"encoder_cache_{name}_total", text, ["tier", *labels], registry=registry)
 
-    def begin(self, tier: str) -> None:
-        """Have every series of `tier` from the start."""
-        for family in (self.hits, self.misses, self.evictions, self.corrupt, self.bytes):
-            family.labels(tier)
+        self.hits = counter("hits", "Items that were recalled or waited for.")
+        self.misses = counter("misses", "Items that were not there.")
+        self.evictions = counter("evictions", "Entries that made room for others.")
+        self.corrupt = counter("corrupt", "Entries that failed when they were read.")
+        self.flushed = counter("flushed", "Entries dropped because of who made them.")
+        self.bytes = Gauge("encoder_cache_bytes", "Bytes that are held.", ["tier"], registry=registry)
+        self.errors = counter("errors", "What the tier did not do, and why.", "operation", "reason")
+        self.skipped = counter("skipped", "Items that the tier was not asked for, or not given.", "reason")
+        self.moved = counter("moved_bytes", "Bytes read from the tier and written to it.", "direction")
+        self.usable = Gauge("encoder_cache_usable", "1 while the tier is asked.", ["tier"], registry=registry)
+        self.seconds = Histogram(
+            "encoder_cache_seconds",
+            "Time that the tier took, failures as well.",
+            ["tier", "operation"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._begin()
+
+    def _begin(self) -> None:
+        for family in (self.hits, self.misses, self.corrupt, self.flushed):
+            for tier in ("memory", "redis"):
+                family.labels(tier)
+        self.evictions.labels("memory")
+        self.bytes.labels("memory")
+        self.usable.labels("redis")
+        for operation, timed in OPERATIONS.items():
+            for reason in FAILURES:
+                self.errors.labels("redis", operation, reason)
+            if timed:
+                self.seconds.labels("redis", operation)
+        for reason in SKIPPED:
+            self.skipped.labels("redis", reason)
+        for direction in ("read", "written"):
+            self.moved.labels("redis", direction)
+
+    @contextmanager
+    def time(self, tier: str, operation: str) -> Iterator[None]:
+        """Time what is asked of `tier`."""
+        with self.seconds.labels(tier, operation).time():
+            yield
 
 
 class Metrics:
@@ -111,8 +143,6 @@ class Metrics:
                     self.checks.labels(modality, source, result.value)
         for code in CODES:
             self.requests.labels(code)
-        for tier in TIERS:
-            self.cache.begin(tier)
         for direction in DIRECTIONS:
             self.mismatch_tokens.labels(direction)
 

@@ -11,10 +11,11 @@ import logging
 import os
 import stat
 from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from encoder_server import identity
-from encoder_server.downward import Pod, read_pod
+from encoder_server.downward import Order, Pod, read_pod
 from encoder_server.probes import Probes
 from encoder_server.replica import Replica
 from encoder_server.settings import Settings
@@ -24,13 +25,17 @@ _LOOK_SECONDS = 0.1
 _MOST_BYTES = 1 << 20
 _MOST_DONE = 64
 
+Flush = Callable[[Sequence[str]], Awaitable[None]]
+"""Drops what these producers made, here at once; returns when nobody in the pool takes it for a hit any more."""
 _Mark = tuple[tuple[int, int, int] | None, ...]
 
 
 class Orders:
     """The watcher of one server; `run` watches until it is cancelled."""
 
-    def __init__(self, settings: Settings, replica: Replica, probes: Probes) -> None:
+    def __init__(self, settings: Settings, replica: Replica, probes: Probes, flush: Flush) -> None:
+        self._flush = flush
+        self._flushing: set[asyncio.Task[None]] = set()
         self._settings = settings
         self._replica = replica
         self._probes = probes
@@ -45,12 +50,17 @@ class Orders:
         swaps a whole directory at once behind a symbolic link, which stat follows, so the inode tells.
         """
         seen: _Mark | None = None
-        while True:
-            mark = self._mark()
-            if mark != seen:
-                seen = mark
-                await self._look()
-            await asyncio.sleep(_LOOK_SECONDS)
+        try:
+            while True:
+                mark = self._mark()
+                if mark != seen:
+                    seen = mark
+                    await self._look()
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            for task in self._flushing:
+                task.cancel()
+            await asyncio.gather(*self._flushing, return_exceptions=True)
 
     def _mark(self) -> _Mark:
         expected = self._settings.expected_identity
@@ -77,11 +87,22 @@ class Orders:
         self._replica.cordon(cordoned=pod.cordoned)
         if pod.restart is not None and pod.restart.boot_id == self._replica.boot_id:
             self._replica.accept_restart(pod.restart.id)
+        flush = pod.flush
+        if flush is not None and flush.boot_id == self._replica.boot_id and flush.id not in self._done:
+            self._done.append(flush.id)
+            task = asyncio.create_task(self._run_flush(flush))
+            self._flushing.add(task)
+            task.add_done_callback(self._flushing.discard)
         probe = pod.probe
         if probe is None or probe.boot_id != self._replica.boot_id or probe.id in self._done:
             return
         self._done.append(probe.id)
         self._probes.obey(probe)
+
+    async def _run_flush(self, order: Order) -> None:
+        self._replica.begin_flush(order.id)
+        await self._flush(order.producers)
+        self._replica.end_flush(order.id)
 
 
 def _stat(path: Path) -> tuple[int, int, int] | None:

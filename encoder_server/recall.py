@@ -1,8 +1,9 @@
 """Recall: what was encoded before is not encoded again, and what is being encoded is waited for.
 
-Place: between media and check. A hit is held to the check like fresh rows; a bad one is evicted, counted apart,
-and its item encoded again. Must never: keep what did not pass the check, count a bad entry against its reader,
-or fail a request because the cache failed.
+Place: between media and check: this replica's memory first, then what the pool shares (`sharing`). A hit is held to
+the check like fresh rows; a bad one is evicted, counted apart, and its item encoded again.
+Must never: keep what did not pass the check, count a bad entry against its reader, or fail a request because the
+cache failed.
 """
 
 from __future__ import annotations
@@ -10,47 +11,52 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 
 from encoder_server import aside, cache
-from encoder_server.cache import Entry, Memory
-from encoder_server.check import Batch, Passed, check_batch
-from encoder_server.encoding import Encoding, Hit, Outcome, Pending
-from encoder_server.engine.messages import Measured, Output
+from encoder_server.cache import Bans, Entry, Memory
+from encoder_server.check import Passed, check_batch
+from encoder_server.encoding import Encoding, Hit, Outcome, Pending, as_batch
+from encoder_server.engine.messages import Measured
 from encoder_server.evidence import Evidence
-from encoder_server.flights import Flights
+from encoder_server.flights import Boarded, Flights
+from encoder_server.job import Job
 from encoder_server.media import Medium
 from encoder_server.metrics import CacheMetrics
+from encoder_server.redis_tier import RedisTier
+from encoder_server.settings import Settings
+from encoder_server.sharing import Sharing, split
 
 _LOG = logging.getLogger(__name__)
 _TIER = "memory"
 
 
 class Recall:
-    """The cache of one server with the computations under way; `memory` None: everything is encoded.
+    """The cache of one server with the computations under way, as `settings` say; with no cache everything is encoded.
 
-    `producer` is said of every entry that is made here: pod uid and boot id. Where nothing was encoded for
-    `evidence_seconds`, an item is encoded though it could be recalled: recalled rows say nothing of the replica as
-    it is now, and one whose callers repeat themselves must still be judged.
+    `boot_id` is said of every entry that is made here. Where nothing was encoded for `evidence_seconds`, an item is
+    encoded though it could be recalled: recalled rows say nothing of the replica as it is now, and one whose callers
+    repeat themselves must still be judged.
     """
 
     def __init__(
-        self,
-        flights: Flights,
-        memory: Memory | None,
-        metrics: CacheMetrics,
-        evidence: Evidence,
-        *,
-        producer: str,
-        evidence_seconds: float,
+        self, settings: Settings, flights: Flights, metrics: CacheMetrics, evidence: Evidence, boot_id: str
     ) -> None:
-        self._producer = producer
-        self._evidence_seconds = evidence_seconds
+        self._producer = f"{settings.pod_uid}/{boot_id}"
+        self._evidence_seconds = settings.evidence_seconds
         self._encoded_at = asyncio.get_running_loop().time()
         self._flights = flights
-        self._memory = memory
         self._metrics = metrics
         self._evidence = evidence
+        self._bans = Bans()
+        self._tier = RedisTier(settings.redis, metrics) if settings.redis else None
+        self._sharing = Sharing(self._tier, self._bans, metrics, evidence, self._heed) if self._tier else None
+        # What is shared passes through it: then there is one, be it of no bytes.
+        self._memory = Memory(settings.cache_bytes) if settings.cache_bytes or self._tier else None
+
+    async def run(self) -> None:
+        """Keep what the pool shares, where it does, until cancelled."""
+        await (self._tier.run() if self._tier else asyncio.Event().wait())
 
     async def begin(
         self, media: Sequence[Medium], measured: Measured, fingerprint: str, revision: str, deadline: float, caller: str
@@ -71,17 +77,33 @@ class Recall:
             if hit is not None:
                 hits[medium.index] = hit
         missing = [medium for medium in media if medium.index not in hits]
-        jobs, joined = self._flights.board([(keys.get(medium.index), medium) for medium in missing], deadline, caller)
-        if len(jobs) > joined:
-            self._encoded_at = asyncio.get_running_loop().time()
+        jobs, new = self._flights.board([(keys.get(medium.index), medium) for medium in missing], deadline)
+        self._compute(new, measured, caller)
         if self._memory is not None:
-            self._metrics.hits.labels(_TIER).inc(len(hits) + joined)
-            self._metrics.misses.labels(_TIER).inc(len(missing) - joined)
+            self._metrics.hits.labels(_TIER).inc(len(media) - len(new))
+            self._metrics.misses.labels(_TIER).inc(len(new))
         pending = [
             Pending(medium=medium, key=keys.get(medium.index), job=job)
             for medium, job in zip(missing, jobs, strict=True)
         ]
         return Encoding(hits=hits, pending=pending, leave=self._flights.leave)
+
+    def _compute(self, new: Sequence[Boarded], measured: Measured, caller: str) -> None:
+        """See to it that each of `new` gets its rows, from another replica or from an engine."""
+        encode = partial(self._encode, caller=caller)
+        if self._sharing is None:
+            encode([job for _, job in new])
+            return
+        due = 1 if self._evidence_is_due() else 0
+        known, others = split(new[due:])
+        encode([job for _, job in new[:due]] + others)
+        if known:
+            self._sharing.look_up(known, measured.declared, recalled=self._hold, encode=encode)
+
+    def _encode(self, jobs: Sequence[Job], caller: str) -> None:
+        if jobs:
+            self._encoded_at = asyncio.get_running_loop().time()
+        self._flights.encode(jobs, caller)
 
     def _evidence_is_due(self) -> bool:
         return asyncio.get_running_loop().time() - self._encoded_at >= self._evidence_seconds
@@ -114,7 +136,7 @@ class Recall:
             return None
         entry, intact = found
         if intact:
-            passed, violations = check_batch(_as_batch(medium, entry), measured.declared)
+            passed, violations = check_batch(as_batch(medium, entry), measured.declared)
             self._evidence.cached(passed, violations)
             if not violations:
                 return Hit(medium=medium, passed=passed)
@@ -139,27 +161,34 @@ class Recall:
         if self._memory is None or not fresh:
             return
         try:
-            sealed = await asyncio.to_thread(lambda: [(key, cache.seal(rows, self._producer)) for key, rows in fresh])
-            evicted = sum(self._memory.put(key, entry) for key, entry in sealed)
+            sealed = await asyncio.to_thread(lambda: [cache.seal(key, rows, self._producer) for key, rows in fresh])
         except Exception:
             _LOG.exception("cache_failed")
             return
-        self._metrics.evictions.labels(_TIER).inc(evicted)
+        for entry in sealed:
+            if self._hold(entry) and self._sharing is not None:
+                self._sharing.share(entry)
+
+    def _hold(self, entry: Entry) -> bool:
+        """Take `entry` into memory; False where who made it is banned, and nobody should have it."""
+        if self._memory is None or entry.producer in self._bans:
+            return False
+        self._metrics.evictions.labels(_TIER).inc(self._memory.put(entry.key, entry))
         self._metrics.bytes.labels(_TIER).set(self._memory.bytes)
+        return True
+
+    async def flush(self, producers: Sequence[str]) -> None:
+        """Take nothing that `producers` made for a hit from now on; returns when nobody in the pool does."""
+        self._heed(frozenset(producers))
+        if self._sharing is not None:
+            await self._sharing.flush(producers)
+
+    def _heed(self, banned: frozenset[str]) -> None:
+        new = self._bans.add(banned)
+        if new and self._memory is not None:
+            self._metrics.flushed.labels(_TIER).inc(self._memory.flush(new))
+            self._metrics.bytes.labels(_TIER).set(self._memory.bytes)
 
 
 def _read(found: dict[int, Entry]) -> dict[int, tuple[Entry, bool]]:
     return {index: (entry, entry.intact) for index, entry in found.items()}
-
-
-def _as_batch(medium: Medium, entry: Entry) -> Batch:
-    index, modality = medium.index, medium.modality
-    # What is not finite did not pass when it was fresh, and the checksum says that it is the same still.
-    output = Output(index=index, modality=modality, shape=entry.shape, dtype=entry.dtype, finite=True, blob=0)
-    return Batch(
-        asked={index: modality},
-        promises=(entry.promise if entry.promise.index == index else replace(entry.promise, index=index),),
-        outputs=(output,),
-        blobs=(memoryview(entry.data),),
-        failures=(),
-    )

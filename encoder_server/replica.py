@@ -10,7 +10,6 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from encoder_server import identity
@@ -20,19 +19,10 @@ from encoder_server.errors import UnavailableError
 from encoder_server.evidence import Evidence
 from encoder_server.lifecycle import Facts, Fault, Standing, State, refusal, stand
 from encoder_server.metrics import Metrics
+from encoder_server.probe_report import ProbeReport, render
 from encoder_server.settings import Settings
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeReport:
-    """A probe: result running, passed or failed; `order_id` None for the golden probe at start or on the timer."""
-
-    result: str
-    order_id: str | None
-    at: str
-    items: tuple[ProbeItem, ...] = field(default=())
 
 
 class Replica:
@@ -53,7 +43,7 @@ class Replica:
         self._reference: identity.Reference | None = None
         self._golden: identity.Golden | None = None
         self._probe: ProbeReport | None = None
-        self._orders: dict[str, dict[str, str] | None] = {"probe": None, "restart": None}
+        self._orders: dict[str, dict[str, str] | None] = {"probe": None, "restart": None, "flush": None}
         self.boot_id = uuid.uuid4().hex
         self.leaving = asyncio.Event()
         self.measured: Measured | None = None
@@ -152,6 +142,15 @@ class Replica:
         self._orders["restart"] = {"id": order_id, "result": "accepted"}
         self.drain("a restart was ordered")
 
+    def begin_flush(self, order_id: str) -> None:
+        """Show that entries are being flushed: this replica's own are gone, what it shares may not be yet."""
+        self._orders["flush"] = {"id": order_id, "result": "running"}
+
+    def end_flush(self, order_id: str) -> None:
+        """Show that an ordered flush is done, unless another one was ordered since."""
+        if self._orders["flush"] == {"id": order_id, "result": "running"}:
+            self._orders["flush"] = {"id": order_id, "result": "done"}
+
     def _take(self, probes: Sequence[Probed]) -> tuple[tuple[ProbeItem, ...], bool]:
         """Return a probe's items, and whether they are there and all of them good."""
         for probed in probes:
@@ -235,28 +234,8 @@ class Replica:
             "exact": None if measured is None else identity.exact(measured),
             "advisory": None if measured is None else dict(measured.advisory),
             "check": {modality: entry.check for modality, entry in declared.items()},
-            "probe": _render_probe(self._probe),
+            "probe": render(self._probe),
             "expected": None if expected is None else {"policy": expected.policy, "fingerprint": expected.fingerprint},
             "orders": dict(self._orders),
             "recentViolations": self._evidence.recent,
         }
-
-
-def _render_probe(report: ProbeReport | None) -> dict[str, Any] | None:
-    if report is None:
-        return None
-    return {
-        "result": report.result,
-        "orderId": report.order_id,
-        "at": report.at,
-        "items": [_render_item(item) for item in report.items],
-    }
-
-
-def _render_item(item: ProbeItem) -> dict[str, Any]:
-    return {
-        "index": item.index,
-        "modality": item.modality,
-        **item.measures,
-        **{name: getattr(item, name) for name in ("grid", "promised", "produced", "result")},
-    }

@@ -5,7 +5,7 @@ Place: made by `cli`, handed to every stage. Must never: be changed, or read aga
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from encoder_server.size import Size
@@ -67,13 +67,30 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RedisSettings:
+    """A Redis that the pool's replicas share.
+
+    Its URL, which may hold a password, is in `url_file` or is `url`; neither is ever shown. All keys begin with
+    `scope`. A request waits for it `timeout_seconds` at most; entries of more than `most_entry_bytes` are not shared,
+    and none for longer than `ttl_seconds`.
+    """
+
+    url: str | None = field(repr=False)
+    url_file: Path | None
+    scope: str
+    timeout_seconds: float
+    ttl_seconds: float
+    most_entry_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings of a server.
 
     `expected_identity` None: nothing to compare with, a passing probe admits. `pod_directory` None: no
     labels or annotations, so never cordoned and no orders. `pod_name` and `pod_uid` are empty outside a pool.
-    `fetch` None: no URL is fetched.
-    `batch_budget` is in pixels; None: as an engine measures. `cache_bytes` 0: no cache;
+    `fetch` None: no URL is fetched. `batch_budget` is in pixels; None: as an engine measures. `cache_bytes` 0: none in
+    memory; `redis` None: none is shared;
     an item is encoded at least every `evidence_seconds`, while any are asked for. At most `max_connections` are kept
     open; one on which no request's head has come whole for `idle_seconds` is closed. The golden probe is run every
     `probe_period_seconds`; 0: at start and on order alone. `traces`: whether spans are sent.
@@ -92,6 +109,7 @@ class Settings:
     engines: EngineSettings
     batch_budget: int | None
     cache_bytes: int
+    redis: RedisSettings | None
     evidence_seconds: float
     probe_period_seconds: float
     max_connections: int

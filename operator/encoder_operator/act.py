@@ -17,6 +17,7 @@ from encoder_operator.actions import (
     Cordon,
     Dismiss,
     Evict,
+    OrderFlush,
     OrderProbe,
     OrderRestart,
     Postpone,
@@ -26,7 +27,7 @@ from encoder_operator.actions import (
 from encoder_operator.cluster import Cluster
 from encoder_operator.errors import ConflictError, EvictionBlockedError
 from encoder_operator.observation import Order, Replica
-from encoder_operator.orders import render_probe, render_record, render_restart
+from encoder_operator.orders import render_flush, render_probe, render_record, render_restart
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +63,8 @@ def patch_of(action: Action) -> PodPatch:
         case AskPeer(question=question):
             order = Order(id=question.id, boot_id=question.boot_id)
             annotations[vocabulary.ANNOTATION_ORDER_PROBE] = render_probe(order, question.sizes)
+        case OrderFlush():
+            annotations[vocabulary.ANNOTATION_ORDER_FLUSH] = render_flush(action.order)
         case Dismiss():
             annotations[vocabulary.ANNOTATION_HAND_RELEASE] = None
         case Postpone() | Evict():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from encoder_operator import vocabulary
-from encoder_operator.observation import CordonRecord, CordonState, Order, Question, Replica
+from encoder_operator.observation import CordonRecord, CordonState, FlushOrder, Order, Question, Replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,14 @@ class AskPeer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderFlush:
+    """Order the running boot to take nothing for a hit that producers at fault made."""
+
+    replica: Replica
+    order: FlushOrder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evict:
     """Replace the pod: restarts in place did not cure it. `postponed` is its record should that be refused."""
 
@@ -82,7 +90,7 @@ class Evict:
 Recorded = Cordon | OrderRestart | OrderProbe | Postpone | Release | Evict
 """What changes the record of its replica's own cordon."""
 
-Action = Recorded | Dismiss | AskPeer
+Action = Recorded | Dismiss | AskPeer | OrderFlush
 
 
 def release(replica: Replica, record: CordonRecord, now: float) -> Release:

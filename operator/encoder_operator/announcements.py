@@ -17,6 +17,7 @@ from encoder_operator.actions import (
     Cordon,
     Dismiss,
     Evict,
+    OrderFlush,
     OrderProbe,
     OrderRestart,
     Postpone,
@@ -36,6 +37,7 @@ CORDONED = "Cordoned"
 RELEASED = "Released"
 RESTART_ORDERED = "RestartOrdered"
 PROBE_ORDERED = "ProbeOrdered"
+FLUSH_ORDERED = "FlushOrdered"
 ATTEMPT_FAILED = "AttemptFailed"
 LEARNED = "Learned"
 EVICTED = "Evicted"
@@ -143,6 +145,10 @@ def _of_action(action: Action) -> Iterator[Announcement]:
     if isinstance(action, AskPeer):
         told = f"with sizes that fail on {action.suspect}: {_words(action.question.sizes)}"
         yield _normal(PROBE_ORDERED, action.replica.name, f"{action.replica.uid} {action.question.about}", told)
+    elif isinstance(action, OrderFlush):
+        # One order goes to many replicas, and is told once.
+        told = f"nobody takes for a hit what {counted(len(action.order.producers), 'boot')} at fault made"
+        yield _normal(FLUSH_ORDERED, "cache", action.order.id, told)
     elif not isinstance(action, Dismiss):
         yield from _of_rung(action)
 

@@ -5,8 +5,8 @@ own; remember anything that is not on the pod; or let budget or mode stand betwe
 
 A cordon takes one replica out of its pool's Service without deleting it (Kubernetes uses the word for nodes;
 nodes are never touched). First comes what a person says (`hand`), then the next rung of each cordoned replica
-(`ladder`), last the one new cordon that the `budget` allows, and the one question that must be answered before
-another may follow (`asking`).
+(`ladder`), then the one new cordon that the `budget` allows, and the one question that must be answered before
+another may follow (`asking`), last the cache of what a replica at fault has put there (`flushing`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from encoder_operator.asking import ask, next_look_at
 from encoder_operator.backoff import next_in_a_row
 from encoder_operator.budget import Blocked, allow
 from encoder_operator.eviction import End, evict_one, may_evict
+from encoder_operator.flushing import flushes
 from encoder_operator.hand import by_hand
 from encoder_operator.ladder import Ladder, next_rung
 from encoder_operator.observation import CordonRecord, CordonState, Identity, Observation, Replica
@@ -57,7 +58,8 @@ def cordon(pool: EncoderPool, standing: Standing, observation: Observation, judg
     ends = [each for each in rungs if isinstance(each, Evict)]
     evictions, end = evict_one(pool, standing, ends)
     questions = _questions(observation, judgement, others)
-    own = (*(each for each in rungs if each not in ends), *at_fault, *questions, *evictions)
+    own: tuple[Action, ...] = (*(each for each in rungs if each not in ends), *at_fault, *questions, *evictions)
+    own += flushes(pool, observation, at_fault, [each for each in others if each not in [one.replica for one in own]])
     acts = pool.spec.quarantine.mode is not Mode.OBSERVE
     actions = tuple(each for each in said.values() if each is not None) + (own if acts else ())
     looks = (_next_attempt(observation), next_look_at(observation, judgement, actions))
@@ -150,6 +152,7 @@ def _record(pool: EncoderPool, replica: Replica, identity: Identity, verdict: Ve
         times=1 + (replica.cordon.times if replica.cordon else 0),
         in_a_row=next_in_a_row(pool.spec.quarantine, replica.cordon, now),
         attempt=1,
+        boot_id=identity.boot_id,
         attempt_boot_id=identity.boot_id,
         next_attempt_at=None,
         eviction_blocked=None,

@@ -14,6 +14,7 @@ from encoder_operator.actions import (
     Cordon,
     Dismiss,
     Evict,
+    OrderFlush,
     OrderProbe,
     OrderRestart,
     Postpone,
@@ -69,6 +70,9 @@ def _tell(action: Action, details: dict[str, object]) -> None:
     match action:
         case Dismiss():
             pass
+        case OrderFlush(order=order):
+            extra = {**details, "order": order.id, "producers": list(order.producers)}
+            _log.info("ordered %s to flush its cache of what %s made", name, ", ".join(order.producers), extra=extra)
         case AskPeer(question=question, suspect=suspect, reason=reason):
             extra = {**details, "reason": reason, "order": question.id}
             _log.info("asked %s for a second opinion on %s", name, suspect, extra=extra)

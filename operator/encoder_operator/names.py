@@ -57,6 +57,9 @@ def revision_hash(spec: PoolSpec) -> str:
         content["cacheMemory"] = spec.cache.memory_bytes
     if spec.integrity.probe_period_seconds != vocabulary.PROBE_PERIOD_SECONDS:
         content["probePeriodSeconds"] = spec.integrity.probe_period_seconds
+    if spec.cache.redis is not None:
+        redis = spec.cache.redis
+        content["cacheRedis"] = {"url": redis.url, "secret": redis.secret_name, "key": redis.secret_key}
     return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")))
 
 

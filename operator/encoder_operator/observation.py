@@ -126,7 +126,8 @@ class CordonState(Enum):
 class CordonRecord:
     """The operator's own record on the pod (tests/contract/orders.json, `cordon`). Times are Unix seconds.
     `times` counts all cordons, and names orders; `in_a_row` counts those that were not long ago. `ordered_at` is when
-    the replica was last ordered to do anything."""
+    the replica was last ordered to do anything. `boot_id` is the boot whose traffic was evidence, None where none
+    was."""
 
     by: str
     state: CordonState
@@ -142,6 +143,7 @@ class CordonRecord:
     eviction_blocked: str | None
     sizes: tuple[Size, ...]
     ordered_at: float | None = None
+    boot_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +164,15 @@ class Question:
     about: str
     asked_at: float
     sizes: tuple[Size, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushOrder:
+    """An order to take nothing for a hit that `producers` made (each a pod's uid, a slash, and a boot id)."""
+
+    id: str
+    boot_id: str
+    producers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +207,7 @@ class Replica:
     probe_order: Order | None
     question: Question | None
     restart_order: Order | None
+    flush_order: FlushOrder | None = None
     expected_digest: str | None
     hand_cordon: str | None
     hand_release: str | None

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from encoder_operator import vocabulary
-from encoder_operator.observation import CordonRecord, CordonState, Order, Question, Size
+from encoder_operator.observation import CordonRecord, CordonState, FlushOrder, Order, Question, Size
 from encoder_operator.sizes import parse_size, render_size
 from encoder_operator.timestamps import to_seconds, to_text
 
@@ -46,6 +46,15 @@ def parse_question(text: str | None) -> Question | None:
     if match is None or not sizes or not isinstance(boot_id, str):
         return None
     return Question(id=match[0], boot_id=boot_id, about=match[1], asked_at=float(match[2]), sizes=sizes)
+
+
+def parse_flush(text: str | None) -> FlushOrder | None:
+    """The flush order in an annotation; None where there is none, or nothing that is one."""
+    match _object(text):
+        case {"id": str(order_id), "bootId": str(boot_id), "producers": [*producers]}:
+            return FlushOrder(id=order_id, boot_id=boot_id, producers=tuple(map(str, producers)))
+        case _:
+            return None
 
 
 def about(boot_id: str, times: int) -> str:
@@ -82,6 +91,7 @@ def render_record(record: CordonRecord) -> str:
             "times": record.times,
             "inARow": record.in_a_row,
             "attempt": record.attempt,
+            "bootId": record.boot_id,
             "attemptBootId": record.attempt_boot_id,
             "nextAttemptAt": _optional_text(record.next_attempt_at),
             "orderedAt": _optional_text(record.ordered_at),
@@ -99,6 +109,11 @@ def render_restart(order: Order) -> str:
 def render_probe(order: Order, sizes: Sequence[Size]) -> str:
     """The annotation's text for a probe order: the golden probe and media of these sizes."""
     return _text({"id": order.id, "bootId": order.boot_id, "sizes": _sizes(sizes)})
+
+
+def render_flush(order: FlushOrder) -> str:
+    """The annotation's text for a flush order."""
+    return _text({"id": order.id, "bootId": order.boot_id, "producers": list(order.producers)})
 
 
 def _object(text: str | None) -> Mapping[str, Any]:
@@ -121,6 +136,7 @@ def _record(value: Mapping[str, Any]) -> CordonRecord:
         # A record of an earlier release lacks what came later: the operator's upgrade must not lose the cordon.
         in_a_row=int(value.get("inARow", value["times"])),
         attempt=int(value["attempt"]),
+        boot_id=None if value.get("bootId") is None else str(value["bootId"]),
         attempt_boot_id=None if value["attemptBootId"] is None else str(value["attemptBootId"]),
         next_attempt_at=_optional_seconds(value["nextAttemptAt"]),
         eviction_blocked=None

@@ -1,7 +1,7 @@
 """The pod template of one revision: one container, hardened, that serves the pool's model.
 
 Place: part of plan, beside manifests. Must never: depend on anything that the revision hash does not cover
-(except the pool's own name), or change what it gives for a live revision: plan freezes that.
+(except the pool's own name and namespace), or change what it gives for a live revision: plan freezes that.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from encoder_operator import names, vocabulary
+from encoder_operator import names, pod_cache, vocabulary
 from encoder_operator.spec import (
     ClaimSource,
     EncoderPool,
@@ -75,6 +75,7 @@ def _container(pool: EncoderPool, revision: str) -> JsonObject:
         "imagePullPolicy": spec.image_pull_policy,
         "args": _arguments(pool, revision),
         "env": [
+            *pod_cache.variable(spec.cache.redis),
             {"name": "POD_NAME", "valueFrom": _field("metadata.name")},
             {"name": "POD_UID", "valueFrom": _field("metadata.uid")},
             {"name": "HF_HUB_OFFLINE", "value": "1"},
@@ -123,8 +124,7 @@ def _arguments(pool: EncoderPool, revision: str) -> list[str]:
     arguments += _limits(spec.modalities)
     if spec.model.processor is not None:
         arguments.append(f"--processor={_path(spec.model.processor, vocabulary.MOUNT_PROCESSOR)}")
-    if spec.cache.memory_bytes:
-        arguments.append(f"--cache-bytes={spec.cache.memory_bytes}")
+    arguments += pod_cache.arguments(pool)
     if spec.integrity.probe_period_seconds != vocabulary.PROBE_PERIOD_SECONDS:
         arguments.append(f"--probe-period-seconds={spec.integrity.probe_period_seconds}")
     if spec.server.fetch.url_fetch is UrlFetch.PUBLIC:
@@ -173,6 +173,7 @@ def _volumes(pool: EncoderPool) -> list[JsonObject]:
             "name": "expected",
             "configMap": {"name": names.identities_name(pool.name), "optional": True},
         },
+        *pod_cache.volume(pool.spec.cache.redis),
         {"name": "temporary", "emptyDir": {}},
         {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": _SHARED_MEMORY}},
     ]
@@ -191,6 +192,10 @@ def _mounts(pool: EncoderPool) -> list[JsonObject]:
         *_claim_mount(_PROCESSOR_VOLUME, vocabulary.MOUNT_PROCESSOR, model.processor),
         {"name": "pod", "mountPath": vocabulary.MOUNT_POD, "readOnly": True},
         {"name": "expected", "mountPath": vocabulary.MOUNT_EXPECTED, "readOnly": True},
+        *(
+            {"name": each["name"], "mountPath": vocabulary.MOUNT_REDIS, "readOnly": True}
+            for each in pod_cache.volume(pool.spec.cache.redis)
+        ),
         {"name": "temporary", "mountPath": vocabulary.MOUNT_TEMPORARY},
         {"name": "shared-memory", "mountPath": vocabulary.MOUNT_SHARED_MEMORY},
     ]

@@ -11,7 +11,7 @@ from typing import Any
 from encoder_operator import vocabulary
 from encoder_operator.observation import Replica, Workload
 from encoder_operator.obstacles import obstacle_of
-from encoder_operator.orders import parse_order, parse_question, parse_record
+from encoder_operator.orders import parse_flush, parse_order, parse_question, parse_record
 from encoder_operator.timestamps import to_seconds
 
 JsonObject = Mapping[str, Any]
@@ -78,6 +78,7 @@ def _replica(pod: JsonObject) -> Replica:
         probe_order=parse_order(annotations.get(vocabulary.ANNOTATION_ORDER_PROBE)),
         question=parse_question(annotations.get(vocabulary.ANNOTATION_ORDER_PROBE)),
         restart_order=parse_order(annotations.get(vocabulary.ANNOTATION_ORDER_RESTART)),
+        flush_order=parse_flush(annotations.get(vocabulary.ANNOTATION_ORDER_FLUSH)),
         expected_digest=annotations.get(vocabulary.ANNOTATION_EXPECTED_DIGEST),
         hand_cordon=annotations.get(vocabulary.ANNOTATION_HAND_CORDON),
         hand_release=annotations.get(vocabulary.ANNOTATION_HAND_RELEASE),

@@ -13,6 +13,7 @@ from typing import Any
 
 from encoder_operator import vocabulary
 from encoder_operator.fields import Fields
+from encoder_operator.spec_cache import CacheSpec, RedisSpec, parse_cache
 from encoder_operator.spec_fetch import FetchSpec, UrlFetch, parse_fetch
 from encoder_operator.spec_model import (
     ClaimSource,
@@ -39,6 +40,7 @@ from encoder_operator.spec_quarantine import Management, Mode, QuarantineSpec, S
 
 __all__ = [
     "Accelerator",
+    "CacheSpec",
     "ClaimSource",
     "Device",
     "DisruptionSpec",
@@ -55,6 +57,7 @@ __all__ = [
     "Pinned",
     "PoolSpec",
     "QuarantineSpec",
+    "RedisSpec",
     "RolloutSpec",
     "ServerSpec",
     "Share",
@@ -100,13 +103,6 @@ class IntegritySpec:
     min_distinct_media: int
     max_mismatch_per_mille: int
     probe_period_seconds: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheSpec:
-    """spec.cache: bytes of embeddings that each replica keeps in memory; 0: none."""
-
-    memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +197,7 @@ def _spec(spec: Fields) -> PoolSpec:
             deadline_seconds=server.integer("deadlineSeconds", 1, 3600),
             fetch=parse_fetch(server),
         ),
-        cache=CacheSpec(memory_bytes=spec.object("cache").byte_count("memory")),
+        cache=parse_cache(spec.object("cache")),
         rollout=parse_rollout(spec.object("rollout")),
         integrity=_integrity(spec.object("integrity")),
         quarantine=parse_quarantine(spec.object("quarantine")),

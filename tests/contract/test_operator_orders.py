@@ -9,7 +9,7 @@ from typing import Any
 from encoder_operator import metrics_page, orders, window
 from encoder_operator import sizes as sizes_of
 from encoder_operator.likeness import distance
-from encoder_operator.observation import Order
+from encoder_operator.observation import FlushOrder, Order
 
 HERE = Path(__file__).parent
 ORDERS: dict[str, Any] = json.loads((HERE / "orders.json").read_text())
@@ -48,6 +48,13 @@ def test_a_restart_order_is_written_as_agreed() -> None:
     order = Order(id=value["id"], boot_id=value["bootId"])
     assert json.loads(orders.render_restart(order)) == value
     assert orders.parse_order(json.dumps(value)) == order
+
+
+def test_a_flush_order_is_written_as_agreed() -> None:
+    value = ORDERS["flush"]["value"]
+    order = FlushOrder(id=value["id"], boot_id=value["bootId"], producers=tuple(value["producers"]))
+    assert json.loads(orders.render_flush(order)) == value
+    assert orders.parse_flush(json.dumps(value)) == order
 
 
 def test_the_metrics_that_are_judged_are_those_agreed() -> None:

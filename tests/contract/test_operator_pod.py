@@ -104,6 +104,37 @@ def test_no_volume_is_there_that_was_not_agreed() -> None:
     assert set(by_name(the_pod(a_pool())["volumes"])) == set(POD["volumes"])
 
 
+SHARED = {"memory": "512Mi", "redis": {"url": "redis://redis:6379/0"}}
+SECRET = {"redis": {"secretRef": {"name": "redis", "key": "cache-url"}}}
+
+
+def test_a_shared_cache_is_named_in_the_environment_and_never_in_an_argument() -> None:
+    container = the_container(a_pool(cache=SHARED))
+    assert by_name(container["env"])[POD["redisVariable"]] == {
+        "name": POD["redisVariable"],
+        "value": "redis://redis:6379/0",
+    }
+    assert container["args"] == [*POD["args"], POD["optionalArgs"][1], *POD["redisArgs"]]
+    assert set(by_name(the_pod(a_pool(cache=SHARED))["volumes"])) == set(POD["volumes"])
+
+
+def test_a_secret_with_a_shared_caches_url_is_mounted_and_not_read() -> None:
+    pool, agreed = a_pool(cache=SECRET), POD["redisVolume"]
+    container = the_container(pool)
+    assert container["args"] == [*POD["args"], *POD["redisArgs"], POD["redisSecretArg"]]
+    assert POD["redisVariable"] not in by_name(container["env"])
+    assert by_name(the_pod(pool)["volumes"])[agreed["name"]]["secret"] == {
+        "secretName": "redis",
+        "items": [{"key": "cache-url", "path": agreed["file"]}],
+        "optional": agreed["optional"],
+    }
+    assert by_name(container["volumeMounts"])[agreed["name"]] == {
+        "name": agreed["name"],
+        "mountPath": agreed["mountPath"],
+        "readOnly": agreed["readOnly"],
+    }
+
+
 def test_the_probes_ask_the_agreed_paths() -> None:
     container = the_container(a_pool())
     for name, agreed in POD["probes"].items():

@@ -44,6 +44,7 @@ def test_labels_and_annotations_are_as_agreed() -> None:
         "cordon": vocabulary.ANNOTATION_CORDON,
         "orderProbe": vocabulary.ANNOTATION_ORDER_PROBE,
         "orderRestart": vocabulary.ANNOTATION_ORDER_RESTART,
+        "orderFlush": vocabulary.ANNOTATION_ORDER_FLUSH,
         "expectedDigest": vocabulary.ANNOTATION_EXPECTED_DIGEST,
         "appliedTemplate": vocabulary.ANNOTATION_APPLIED_TEMPLATE,
         "handCordon": vocabulary.ANNOTATION_HAND_CORDON,
@@ -68,6 +69,7 @@ def test_paths_and_mounts_are_as_agreed() -> None:
         "processor": vocabulary.MOUNT_PROCESSOR,
         "pod": vocabulary.MOUNT_POD,
         "expected": vocabulary.MOUNT_EXPECTED,
+        "redis": vocabulary.MOUNT_REDIS,
         "temporary": vocabulary.MOUNT_TEMPORARY,
         "sharedMemory": vocabulary.MOUNT_SHARED_MEMORY,
     }

@@ -87,6 +87,26 @@ def test_from_where_media_are_fetched_is_understood(tmp_path: Path) -> None:
     assert fetched(POD["fetchArgs"]["Listed"]) == FetchSettings(hosts=hosts, seconds=10)
 
 
+def test_a_shared_cache_is_found_where_the_operator_says(tmp_path: Path) -> None:
+    arguments = ["serve", str(tmp_path), *POD["redisArgs"]]
+    by_name = cli.read_settings(arguments, {POD["redisVariable"]: "redis://r"}).redis
+    by_file = cli.read_settings([*arguments, POD["redisSecretArg"]], {}).redis
+    assert by_name is not None
+    assert by_file is not None
+    assert (by_name.url, by_name.scope) == ("redis://r", "models/vision")
+    assert str(by_file.url_file) == f"{POD['redisVolume']['mountPath']}/{POD['redisVolume']['file']}"
+    assert POD["redisVolume"]["mountPath"] == WORDS["mounts"]["redis"]
+
+
+def test_an_order_as_the_operator_gives_it_is_heard() -> None:
+    value = ORDERS["flush"]["value"]
+    heard = downward.read_pod("", f"{downward.ORDER_FLUSH}={json.dumps(json.dumps(value))}")
+    assert heard.unreadable == ()
+    assert heard.flush is not None
+    assert (heard.flush.id, heard.flush.boot_id) == (value["id"], value["bootId"])
+    assert list(heard.flush.producers) == value["producers"]
+
+
 def test_the_directory_alone_is_enough(tmp_path: Path) -> None:
     settings = cli.read_settings(["serve", str(tmp_path)], {})
     assert settings.fetch is None
@@ -99,4 +119,5 @@ def test_states_and_words_are_the_contracts() -> None:
     assert [state.value for state in State] == WORDS["states"]
     assert WORDS["labels"]["serving"] == downward.SERVING
     assert downward.ORDER_PROBE == WORDS["annotations"]["orderProbe"] == ORDERS["probe"]["annotation"]
+    assert downward.ORDER_FLUSH == WORDS["annotations"]["orderFlush"] == ORDERS["flush"]["annotation"]
     assert downward.ORDER_RESTART == WORDS["annotations"]["orderRestart"] == ORDERS["restart"]["annotation"]

@@ -102,7 +102,7 @@ async def test_an_entry_that_fails_the_check_is_bad_though_its_checksum_fits(sta
     spoil(
         server,
         promise=promise,
-        checksum=_checksum(promise, entry.shape, entry.dtype, entry.producer, entry.data),
+        checksum=_checksum(entry.key, promise, entry.shape, entry.dtype, entry.producer, entry.data),
     )
     assert (await server.encode(items((56, 56)))).status == 200
     assert await server.metric("encoder_cache_corrupt_total", **MEMORY) == 1

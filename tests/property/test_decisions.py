@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from encoder_operator import vocabulary
 from encoder_operator.act import patch_of
-from encoder_operator.actions import Action, AskPeer, Cordon, Dismiss, OrderProbe, OrderRestart, Release
+from encoder_operator.actions import Action, AskPeer, Cordon, Dismiss, OrderFlush, OrderProbe, OrderRestart, Release
 from encoder_operator.cordon import cordon
 from encoder_operator.hand import is_cordoned_by_hand
 from encoder_operator.judge import judge
@@ -24,9 +24,11 @@ from encoder_operator.observation import (
     Replica,
 )
 from encoder_operator.orders import (
+    parse_flush,
     parse_order,
     parse_question,
     parse_record,
+    render_flush,
     render_probe,
     render_record,
     render_restart,
@@ -156,6 +158,8 @@ def _after(action: Action) -> Replica:
     if isinstance(action, AskPeer):
         text = patch_of(action).annotations[vocabulary.ANNOTATION_ORDER_PROBE]
         return replace(action.replica, probe_order=parse_order(text), question=parse_question(text))
+    if isinstance(action, OrderFlush):
+        return replace(action.replica, flush_order=parse_flush(render_flush(action.order)))
     record = parse_record(render_record(action.record))
     replica = replace(action.replica, cordon=record)
     match action:
@@ -175,7 +179,7 @@ def _after(action: Action) -> Replica:
 @given(POOLS, STANDINGS, st.one_of(worlds(), HEARINGS))
 def test_no_action_is_taken_twice_in_one_world(pool: EncoderPool, stands: Standing, world: Observation) -> None:
     seen: set[str] = set()
-    for _ in range(4):
+    for _ in range(6):
         actions = cordon(pool, stands, world, judge(pool, stands, world)).actions
         told = {_name(each) for each in actions}
         assert not told & seen
@@ -191,6 +195,8 @@ def _name(action: Action) -> str:
             numbers = ""
         case AskPeer():
             numbers = action.question.id
+        case OrderFlush():
+            numbers = f"{action.order.id} {action.order.boot_id}"
         case _:
             numbers = f"{action.record.by} {action.record.times} {action.record.attempt}"
     return f"{type(action).__name__} {action.replica.name} {numbers}"

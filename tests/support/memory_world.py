@@ -58,6 +58,7 @@ class Server:
     heard: bool = True
     report: ProbeReport | None = None
     obeyed: list[str] = field(default_factory=list)
+    flushed: set[str] = field(default_factory=set)
     _taken: set[str] = field(default_factory=set)
 
     @property
@@ -72,6 +73,9 @@ class Server:
 
     def obey(self, annotations: Mapping[str, str]) -> None:
         """Do what the orders for this boot say."""
+        flush = json.loads(annotations.get(vocabulary.ANNOTATION_ORDER_FLUSH, "{}"))
+        if flush.get("bootId") == self.boot_id:
+            self.flushed.update(flush["producers"])
         restart = json.loads(annotations.get(vocabulary.ANNOTATION_ORDER_RESTART, "{}"))
         if restart.get("bootId") == self.boot_id:
             self.obeyed.append(restart["id"])

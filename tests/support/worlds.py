@@ -21,6 +21,7 @@ from encoder_operator.observation import (
 )
 from encoder_operator.orders import about, question
 from encoder_operator.spec import Management
+from tests.support.pool_objects import a_pool
 from tests.support.replicas import (
     EXPECTED,
     FAILED,
@@ -103,6 +104,7 @@ def records() -> st.SearchStrategy[CordonRecord]:
         attempt=st.integers(1, 4),
         attempt_boot_id=st.one_of(st.none(), BOOTS),
         next_attempt_at=st.sampled_from([None, NOW - 5, NOW + 5]),
+        boot_id=st.one_of(st.none(), BOOTS),
     )
 
 
@@ -182,12 +184,14 @@ def worlds() -> st.SearchStrategy[Observation]:
     return st.lists(replicas(), max_size=5).map(_named)
 
 
+SHARING_POOL = replace(POOL, spec=replace(POOL.spec, cache=a_pool(cache={"redis": {"url": "redis://r"}}).spec.cache))
 POOLS = st.sampled_from(
     [
         POOL,
         with_quarantine(mode="Cordon"),
         with_quarantine(maxCordoned="100%", minServing=0),
         with_quarantine(maxCordoned=2, minServing=2, maxSeconds=60),
+        SHARING_POOL,
         with_identity_policy(policy="Off"),
         with_identity_policy(policy="Pinned", pinned={"fingerprint": EXPECTED.fingerprint}),
     ]

@@ -4,9 +4,9 @@
 packages=(
   buildah skopeo runc debootstrap containernetworking-plugins
   nftables iptables conntrack iproute2 procps util-linux openssl
-  gcc libc6-dev ca-certificates curl python3-venv
+  gcc libc6-dev ca-certificates curl python3-venv redis-server
 )
-programs=(buildah skopeo runc debootstrap nft iptables conntrack ip sysctl nsenter flock setsid openssl gcc go python3)
+programs=(buildah skopeo runc debootstrap nft iptables conntrack ip sysctl nsenter flock setsid openssl gcc go python3 redis-server)
 
 missing_packages() {
   local name

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from encoder_server.batch import Batch, ItemBatch, Job, Told
+from encoder_server.batch import Batch, ItemBatch
 from encoder_server.batcher import Batcher
 from encoder_server.engine import messages
 from encoder_server.errors import EngineLostError
 from encoder_server.flights import Flights
+from encoder_server.job import Job, Told
 from encoder_server.media import Medium
 from encoder_server.metrics import Metrics
 from encoder_server.size import Size
@@ -41,7 +42,8 @@ def batcher(items: int = 4, *, budget: int | None = None, together: bool = True)
 
 
 def board(flights: Flights, *names: str, deadline: float = math.inf, caller: str = "") -> list[Job]:
-    jobs, _ = flights.board([(name, medium(name)) for name in names], deadline, caller)
+    jobs, new = flights.board([(name, medium(name)) for name in names], deadline)
+    flights.encode([job for _, job in new], caller)
     return jobs
 
 
@@ -124,12 +126,12 @@ async def test_who_left_is_skipped_and_a_shared_item_goes_on_for_who_stays() -> 
 
 async def test_who_expects_another_count_or_comes_after_a_failure_shares_nothing() -> None:
     flights = Flights(batcher())
-    jobs, joined = flights.board([("a", medium("a")), ("a", medium("a")), ("a", medium("a", expected=5))], 1)
-    assert (jobs[0] is jobs[1], jobs[0] is jobs[2], joined) == (True, False, 1)
+    jobs, new = flights.board([("a", medium("a")), ("a", medium("a")), ("a", medium("a", expected=5))], 1)
+    assert (jobs[0] is jobs[1], jobs[0] is jobs[2], len(new)) == (True, False, 2)
     jobs[0].fail(EngineLostError("gone"))
     jobs[2].publish(Told(failures=(failure(),)))
-    later, joined = flights.board([("a", medium("a")), ("a", medium("a", expected=5)), (None, medium("a"))], 1)
-    assert joined == 0
+    later, new = flights.board([("a", medium("a")), ("a", medium("a", expected=5)), (None, medium("a"))], 1)
+    assert [job for _, job in new] == later
     assert not set(map(id, later)) & set(map(id, jobs))
 
 

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encoder_server.cache import Entry, Memory, Origin, key, seal
+from encoder_server.cache import MOST_BANS, Bans, Entry, Memory, Origin, key, seal
 from encoder_server.check import Rows
 from encoder_server.engine.messages import Promise
 
 ORIGIN = Origin(fingerprint="f", revision="r", dtype="float32")
 
 
-def entry(size: int = 8) -> Entry:
+def entry(size: int = 8, name: str = "k", producer: str = "pod/boot") -> Entry:
     promise = Promise(index=3, modality="image", tokens=1, grid=(1, 2, 2))
     rows = Rows(promise=promise, shape=(1, size // 4), dtype="float32", data=memoryview(bytes(size)))
-    return seal(rows, "pod/boot")
+    return seal(name, rows, producer)
 
 
 def test_a_key_is_a_full_digest_of_everything_that_rows_depend_on() -> None:
@@ -37,7 +37,7 @@ def test_a_key_is_a_full_digest_of_everything_that_rows_depend_on() -> None:
 def test_an_entry_holds_a_copy_and_knows_when_it_was_changed() -> None:
     memory = bytearray(8)
     promise = Promise(index=3, modality="image", tokens=1, grid=(1, 2, 2))
-    sealed = seal(Rows(promise=promise, shape=(1, 2), dtype="float32", data=memoryview(memory)), "pod/boot")
+    sealed = seal("k", Rows(promise=promise, shape=(1, 2), dtype="float32", data=memoryview(memory)), "pod/boot")
     memory[0] = 1
     assert sealed.intact
     for changed in (
@@ -45,6 +45,7 @@ def test_an_entry_holds_a_copy_and_knows_when_it_was_changed() -> None:
         replace(sealed, shape=(2, 1)),
         replace(sealed, dtype="int32"),
         replace(sealed, producer="pod/other"),
+        replace(sealed, key="of another medium"),
         replace(sealed, promise=replace(promise, tokens=2)),
     ):
         assert not changed.intact
@@ -85,3 +86,21 @@ def test_another_identity_finds_nothing() -> None:
     assert memory.get("a") is not None
     memory.belong("g", "r")
     assert (memory.get("a"), memory.bytes) == (None, 0)
+
+
+def test_what_a_producer_made_is_flushed_and_the_rest_stays() -> None:
+    memory = Memory(10_000)
+    for name, producer in (("a", "bad"), ("b", "good"), ("c", "bad")):
+        memory.put(name, entry(name=name, producer=producer))
+    assert memory.flush({"bad"}) == 2
+    assert [name for name in "abc" if memory.get(name)] == ["b"]
+    assert memory.bytes == entry().size
+
+
+def test_bans_are_told_once_and_bounded() -> None:
+    bans = Bans()
+    assert bans.add(["a", "b"]) == {"a", "b"}
+    assert bans.add(["b", "c"]) == {"c"}
+    bans.add(map(str, range(MOST_BANS)))
+    assert "a" not in bans
+    assert "0" in bans
