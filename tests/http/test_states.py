@@ -183,7 +183,7 @@ async def test_an_order_for_another_boot_or_without_sense_is_ignored(start: Star
     await server.until_state("CORDONED")
     server.pod.write({}, {ORDERS["probe"]["annotation"]: "nonsense", ORDERS["restart"]["annotation"]: [1]})
     identity = await server.until_state("READY")
-    assert identity["orders"] == {"probe": None, "restart": None}
+    assert identity["orders"] == {"probe": None, "restart": None, "flush": None}
 
 
 async def test_a_probe_that_was_done_is_not_done_again_though_another_came_between(start: Start) -> None:
