@@ -119,12 +119,23 @@ class Alive(_Camel):
     message: str | None = None
 
 
+class Progress(_Camel):
+    """How the start of an engine goes: its stage, since when, and which share of it is done where that is known."""
+
+    stage: str
+    fraction: float | None
+    since: str
+
+
 class Readiness(_Camel):
-    """Where the replica stands: READY alone serves."""
+    """Where the replica stands, and since when: READY alone serves. A server that is older says neither since when
+    nor how a start goes."""
 
     state: str
     reason: str
     message: str
+    since: str | None = None
+    progress: Progress | None = None
 
 
 class ProbeItem(_Camel):
@@ -175,6 +186,7 @@ class Identity(_Camel):
     state: str
     reason: str
     message: str
+    progress: Progress | None = None
     fingerprint: str | None
     signature: str | None
     exact: Exact | None

@@ -92,20 +92,16 @@ _HEADERS: Mapping[str, Any] = {
         "schema": {"type": "integer", "minimum": 400, "maximum": 599},
     },
 }
+_SENT = {
+    "X-Request-Id": "Comes back in the answer and stands in the log; one that is not 1 to 128 of A-Z a-z 0-9 . _ - is"
+    " replaced.",
+    "X-Caller-Id": "Whose turn it is, where one sender speaks for several callers; one that is not 1 to 128 of"
+    " A-Z a-z 0-9 . _ - is not looked at.",
+    "traceparent": "W3C Trace Context; one that cannot be read is not looked at.",
+}
 _PARAMETERS: Mapping[str, Any] = {
-    "X-Request-Id": {
-        "name": "X-Request-Id",
-        "in": "header",
-        "description": "Comes back in the answer and stands in the log; one that is not 1 to 128 of"
-        " A-Z a-z 0-9 . _ - is replaced.",
-        "schema": {"type": "string"},
-    },
-    "traceparent": {
-        "name": "traceparent",
-        "in": "header",
-        "description": "W3C Trace Context; one that cannot be read is not looked at.",
-        "schema": {"type": "string"},
-    },
+    name: {"name": name, "in": "header", "description": text, "schema": {"type": "string"}}
+    for name, text in _SENT.items()
 }
 
 
