@@ -15,7 +15,7 @@ from tests.http.under_test import Start, picture
 ROOT = Path(__file__).parents[2]
 CALLING = ROOT / "examples" / "calling"
 PRINTED = {
-    "curl.sh": ['"tokens": 391'],
+    "curl.sh": ['"tokens":391'],
     "with_httpx.py": ["391 rows of 64"],
     "with_client.py": ["promised: [391]", "item 0: 391 rows of 64, float32"],
     "with_async_client.py": ["tokens: 391 after tries: 1", "refused: items[0]: not a picture"],
