@@ -177,16 +177,29 @@ def saying(reply: bytes) -> Talk:
 
 @asynccontextmanager
 async def pretending(talk: Talk) -> AsyncIterator[str]:
-    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writers: list[asyncio.StreamWriter] = []
+    talks: list[asyncio.Task[None]] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             await talk(reader, writer)
         writer.close()
+
+    def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Kept from here on: a connection that was just accepted when a test ends has no one else to close it.
+        writers.append(writer)
+        talks.append(asyncio.create_task(answer(reader, writer)))
 
     server = await asyncio.start_server(on_connection, "127.0.0.1", 0)
     try:
         yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
     finally:
         server.close()
+        for each in talks:
+            each.cancel()
+        await asyncio.gather(*talks, return_exceptions=True)
+        for writer in writers:
+            writer.close()
 
 
 @pytest.mark.parametrize(
