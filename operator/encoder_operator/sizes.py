@@ -17,8 +17,10 @@ _LONGEST_NAME = 32
 _MOST = 2**31
 
 
-def parse_size(value: Mapping[str, Any]) -> Size:
+def parse_size(value: object) -> Size:
     """The size in this object; raises TypeError, ValueError, KeyError or OverflowError where there is none."""
+    if not isinstance(value, Mapping):
+        raise TypeError("a size is an object")
     measures = {name: int(value.get(name, 0)) for name in _WHOLE}
     fps = float(value.get("fps", 0))
     if not math.isfinite(fps) or not all(0 <= each < _MOST for each in (fps, *measures.values())):
