@@ -14,6 +14,8 @@ from aiohttp import web
 from encoder_server import keys, tracing
 from encoder_server.orders import Orders
 from encoder_server.probes import Probes
+from encoder_server.recall import Recall
+from encoder_server.replica import Replica
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ async def tasks(app: web.Application) -> AsyncIterator[None]:
         asyncio.create_task(Orders(settings, replica, probes, recall.flush).run(), name="orders"),
         asyncio.create_task(probes.run(), name="probes"),
         asyncio.create_task(recall.run(), name="cache"),
+        asyncio.create_task(_disown(replica, recall), name="disown"),
     ]
     for task in running:
         task.add_done_callback(_log_death)
@@ -40,6 +43,14 @@ async def tasks(app: web.Application) -> AsyncIterator[None]:
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
+
+
+async def _disown(replica: Replica, recall: Recall) -> None:
+    """Have what engines made that went wrong taken for nobody's hit: here at once, in the pool when it can be told."""
+    async with asyncio.TaskGroup() as group:
+        while await replica.strayed.wait():
+            replica.strayed.clear()
+            group.create_task(recall.disown())
 
 
 async def traces(app: web.Application) -> AsyncIterator[None]:

@@ -18,6 +18,8 @@ from encoder_server.job import Done, Job, Told, fail
 class ItemBatch:
     """Jobs that one engine does together; `shared` says that they are of several callers."""
 
+    probed: messages.Probed | None = None
+
     def __init__(self, jobs: Sequence[Job], *, shared: bool) -> None:
         self.jobs = tuple(jobs)
         self.shared = shared
@@ -101,7 +103,10 @@ class ItemBatch:
 
 
 class ProbeBatch:
-    """The golden probe, and synthetic media of `sizes`; `finished` has the Probed. It waits as long as it must."""
+    """The golden probe, and synthetic media of `sizes`; `finished` has the Probed. It waits as long as it must.
+
+    `probed` is what an engine answered, whether anybody still waits for it or not.
+    """
 
     shared = False
     deadline = math.inf
@@ -109,6 +114,7 @@ class ProbeBatch:
     def __init__(self, sizes: Sequence[messages.Size]) -> None:
         self._sizes = tuple(sizes)
         self.losses = 0
+        self.probed: messages.Probed | None = None
         self.finished: asyncio.Future[messages.Received] = asyncio.get_running_loop().create_future()
 
     @property
@@ -135,6 +141,7 @@ class ProbeBatch:
 
     def finish(self, received: messages.Received) -> bool:
         """Hand the result over; always True."""
+        self.probed = received.message if isinstance(received.message, messages.Probed) else None
         if not self.finished.done():
             self.finished.set_result(received)
         return True

@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,11 +33,14 @@ _LOG_SECONDS = 5.0
 class Owner(Protocol):
     """Who is told of the engines: the replica."""
 
-    def greet(self, measured: messages.Measured) -> str | None:
+    def greet(self, engine: int, measured: messages.Measured) -> str | None:
         """Take an engine in, or say why not."""
 
-    def engines_changed(self, *, ready: bool, fault: Fault | None) -> None:
-        """Hear whether any engine serves, and, where none does, why."""
+    def examine(self, engine: int, probed: messages.Probed) -> str | None:
+        """Hear what an engine's probe showed; says why it must not go on."""
+
+    def engines_changed(self, *, ready: Collection[int], fault: Fault | None) -> None:
+        """Hear which engines serve, and, where none does, why."""
 
     def engine_progresses(self, progress: Progress | None) -> None:
         """Hear how the start goes of the engine that has come farthest."""
@@ -105,9 +108,8 @@ class Engines:
 
     @property
     def lost(self) -> str | None:
-        """Why the engines are taken for lost for good: they served, and for `lost_seconds` (and the time of two starts
-        on top) none has, and restarts came to nothing; or for so long (and the time of a batch on top) they began
-        batches, and ended none. None while they are not."""
+        """Why the engines are lost for good: none has served for `lost_seconds` and the time of two starts, restarts
+        came to nothing; or for so long (and a batch) they began batches, and ended none. None: they are not."""
         patience, now = self._settings.lost_seconds, self._loop.time()
         longest = self._seconds + self._settings.grace_seconds
         if self._labour.is_in_vain(now, patience, longest, idle=self.ready > self._labour.under_way):
@@ -151,22 +153,23 @@ class Engines:
 
     def _mark_lost(self, slot: _Slot, reason: str) -> None:
         """Tell the owner before anybody else: who hears of a lost engine must not find the replica ready."""
-        slot.progress = None
-        was_last, slot.ready = slot.ready and self.ready == 1, False
+        was_last = slot.ready and self.ready == 1
+        slot.progress, slot.ready = None, False
         if was_last and (self._absent_since is None or self._was_steady(slot)):
             self._absent_since = self._loop.time()
         self._fault = Fault(reason="LoadFailed" if self._start_seconds is None else "EngineLost", message=reason)
-        self._owner.engines_changed(ready=self.ready > 0, fault=self._fault)
+        self._tell()
+
+    def _tell(self) -> None:
+        self._owner.engines_changed(ready=[slot.number for slot in self._slots if slot.ready], fault=self._fault)
 
     def _was_steady(self, slot: _Slot) -> bool:
         return recovery.is_steady(slot.ready_since, self._loop.time(), self._settings.lost_seconds)
 
     def _send_elsewhere(self) -> None:
         """Have those told at once for whom no engine will be there in time: another replica may be."""
-        start = self._start_seconds or 0.0
-        prospects = [
-            Prospect(ready=slot.ready, failed=slot.failed, earliest=slot.starts_at + start) for slot in self._slots
-        ]
+        start, slots = self._start_seconds or 0.0, self._slots
+        prospects = [Prospect(ready=each.ready, failed=each.failed, earliest=each.starts_at + start) for each in slots]
         error = EngineLostError("no engine will be there in time to encode the request")
         self._batcher.expect(recovery.back_at(prospects), error)
 
@@ -177,14 +180,17 @@ class Engines:
             await self._greet(slot, slot.link)
             slot.ready, slot.ready_since = True, self._loop.time()
             took = slot.ready_since - slot.starts_at
-            self._start_seconds = min(took, self._start_seconds or took)
-            self._fault = None
+            self._start_seconds, self._fault = min(took, self._start_seconds or took), None
             self._batcher.open()
             _LOG.info("engine_ready", extra={"engine": slot.number, "batch_budget": self._batcher.budget})
             self._hear(slot, None)
-            self._owner.engines_changed(ready=self.ready > 0, fault=self._fault)
+            self._tell()
             while True:
-                await self._serve(slot, slot.link, await self._batcher.take(slot.link.lost))
+                batch = await self._batcher.take(slot.link.lost)
+                await self._serve(slot, slot.link, batch)
+                wrong = None if batch.probed is None else self._owner.examine(slot.number, batch.probed)
+                if wrong is not None:  # Another process loads everything anew.
+                    raise LostError(f"engine {slot.number} was ended: {wrong}")
                 slot.delay, slot.losses = 0.0, 0
                 self._absent_since = None
         except messages.ConnectionLostError:
@@ -199,7 +205,7 @@ class Engines:
 
     async def _greet(self, slot: _Slot, link: Link) -> None:
         hello = await greet(link, self._settings.load_seconds, lambda progress: self._hear(slot, progress))
-        difference = self._owner.greet(hello.measured)
+        difference = self._owner.greet(slot.number, hello.measured)
         if difference is not None:
             raise LostError(f"an engine that was started again measured {difference}")
         self._batcher.suit(hello)

@@ -42,7 +42,7 @@ class Recall:
     def __init__(
         self, settings: Settings, flights: Flights, metrics: CacheMetrics, evidence: Evidence, boot_id: str
     ) -> None:
-        self._producer = f"{settings.pod_uid}/{boot_id}"
+        self._names = [f"{settings.pod_uid}/{boot_id}"]
         self._evidence_seconds = settings.evidence_seconds
         self._encoded_at = asyncio.get_running_loop().time()
         self._flights = flights
@@ -160,8 +160,9 @@ class Recall:
         ]
         if self._memory is None or not fresh:
             return
+        producer = self._names[-1]
         try:
-            sealed = await asyncio.to_thread(lambda: [cache.seal(key, rows, self._producer) for key, rows in fresh])
+            sealed = await asyncio.to_thread(lambda: [cache.seal(key, rows, producer) for key, rows in fresh])
         except Exception:
             _LOG.exception("cache_failed")
             return
@@ -178,7 +179,19 @@ class Recall:
         return True
 
     async def flush(self, producers: Sequence[str]) -> None:
-        """Take nothing that `producers` made for a hit from now on; returns when nobody in the pool does."""
+        """Take nothing that `producers` made for a hit from now on; returns when nobody in the pool does.
+
+        Who names this boot means all that it made, under whichever name.
+        """
+        await self._ban([*producers, *(self._names[1:] if self._names[0] in producers else ())])
+
+    async def disown(self) -> None:
+        """Take nothing that was made here so far for a hit, like `flush`; what is made from now on has another name."""
+        suspect = self._names[-1]
+        self._names.append(f"{self._names[0]}.{len(self._names)}")
+        await self._ban([suspect])
+
+    async def _ban(self, producers: Sequence[str]) -> None:
         self._heed(frozenset(producers))
         if self._sharing is not None:
             await self._sharing.flush(producers)

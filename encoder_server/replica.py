@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from encoder_server import identity
+from encoder_server import identity, repair
 from encoder_server.engine.asides import Progress
 from encoder_server.engine.messages import Measured, Probed, ProbeItem
 from encoder_server.errors import UnavailableError
@@ -21,6 +21,7 @@ from encoder_server.lifecycle import Facts, Fault, Standing, State, refusal, sta
 from encoder_server.metrics import Metrics
 from encoder_server.probe_report import ProbeReport, render
 from encoder_server.settings import Settings
+from encoder_server.start_report import StartReport
 
 _LOG = logging.getLogger(__name__)
 
@@ -37,15 +38,16 @@ class Replica:
         self._draining: str | None = None
         self._engine_ready = False
         self._fault: Fault | None = None
-        self._progress: Progress | None = None
-        self._progress_since = self._since = now()
+        self._start = StartReport(now)
+        self._since = now()
         self._cordoned = False
         self._reference: identity.Reference | None = None
-        self._golden: identity.Golden | None = None
+        self._showings = repair.Showings()
         self._probe: ProbeReport | None = None
         self._orders: dict[str, dict[str, str] | None] = {"probe": None, "restart": None, "flush": None}
         self.boot_id = uuid.uuid4().hex
         self.leaving = asyncio.Event()
+        self.strayed = asyncio.Event()
         self.measured: Measured | None = None
         self.fingerprint: str | None = None
         self.standing = self._stand()
@@ -55,30 +57,44 @@ class Replica:
         """Return why a request is not admitted now, or None."""
         return refusal(self.standing)
 
-    def greet(self, measured: Measured) -> str | None:
+    def greet(self, engine: int, measured: Measured) -> str | None:
         """Take an engine in; the first one's identity is the server's. Returns why another is refused."""
         self._evidence.probe(measured.probe)
         if self.measured is not None:
-            return identity.difference(self.measured, measured)
+            difference = identity.difference(self.measured, measured)
+            if difference is None:
+                self._take_in(engine, measured)
+            return difference
         self.measured = measured
         self.fingerprint = identity.fingerprint(measured)
         self._metrics.identity_info.labels(
             self.fingerprint, self._settings.revision, self._settings.pod_uid, self.boot_id
         ).set(1)
-        self._golden = identity.begin(measured)
-        self._report(None, measured.probe, good=all(item.result == "ok" for item in measured.probe))
+        self._take_in(engine, measured)
         return None
 
-    def engines_changed(self, *, ready: bool, fault: Fault | None) -> None:
-        """Hear whether any engine serves, and, where none does, why."""
-        self._engine_ready, self._fault = ready, fault
+    def _take_in(self, engine: int, measured: Measured) -> None:
+        self._showings.begin(engine, measured)
+        if self._probe is None or self._probe.order_id is None:  # Who ordered one may not have read it yet.
+            self._report(None, measured.probe)
+
+    def examine(self, engine: int, probed: Probed) -> str | None:
+        """Hear what an engine's probe showed; says why it is to be ended, or None. What it encoded is suspect then."""
+        self._showings.add(engine, probed)
+        if self.measured is not None and (wrong := repair.strayed(self.measured, probed)) is not None:
+            self.strayed.set()
+            return wrong
+        return None
+
+    def engines_changed(self, *, ready: Collection[int], fault: Fault | None) -> None:
+        """Hear which engines serve, and, where none does, why."""
+        self._engine_ready, self._fault = bool(ready), fault
+        self._showings.keep(ready)
         self._refresh()
 
     def engine_progresses(self, progress: Progress | None) -> None:
         """Hear how the start of the engine goes that has come farthest; None: none is being started."""
-        before, self._progress = self._progress, progress
-        if progress is not None and (before is None or before.stage != progress.stage):
-            self._progress_since = self._now()
+        self._start.hear(progress)
         self._refresh()
 
     def engine_restarts(self) -> None:
@@ -86,11 +102,8 @@ class Replica:
         self._metrics.engine_restarts.inc()
 
     def compare_with(self, reference: identity.Reference) -> None:
-        """Take what the expected-identity file says now.
-
-        What was said once stays until something usable is said instead: a file that vanishes or breaks must
-        not take a serving pool down.
-        """
+        """Take what the expected-identity file says now. What was said once stays until something usable is said
+        instead: a file that vanishes or breaks must not take a serving pool down."""
         known = self._reference
         if known is not None and known.expected is not None and reference.expected is None:
             _LOG.warning("expected_identity_lost", extra={"fault": reference.fault or "the file is gone"})
@@ -121,20 +134,16 @@ class Replica:
         The golden items alone decide whether the replica is admitted. What sizes that somebody names mean is
         the operator's to judge: were they to hold a replica, one bad size would take a whole pool down.
         """
-        items, good = self._take(probes)
-        report = self._report(order_id, items, good=good and whole)
+        report = self._report(order_id, self._take(probes), whole=whole)
         self._orders["probe"] = {"id": order_id, "result": report.result}
         self._refresh()
 
     def end_timed_probe(self, probes: Sequence[Probed]) -> None:
-        """Take in the golden probe that was due; one that no engine lived to answer tells nothing.
-
-        An ordered probe that this one agrees with stays shown: who ordered it may not have read it yet.
-        """
-        items, good = self._take(probes)
-        shown = self._probe
-        if items and not (good and shown is not None and shown.order_id is not None):
-            self._report(None, items, good=good)
+        """Take in the golden probe that was due; one that no engine lived to answer tells nothing. An ordered probe
+        that this one agrees with stays shown: who ordered it may not have read it yet."""
+        items, shown = self._take(probes), self._probe
+        if items and not (_good(items) and shown is not None and shown.order_id is not None):
+            self._report(None, items)
         self._refresh()
 
     def accept_restart(self, order_id: str) -> None:
@@ -151,30 +160,29 @@ class Replica:
         if self._orders["flush"] == {"id": order_id, "result": "running"}:
             self._orders["flush"] = {"id": order_id, "result": "done"}
 
-    def _take(self, probes: Sequence[Probed]) -> tuple[tuple[ProbeItem, ...], bool]:
-        """Return a probe's items, and whether they are there and all of them good."""
+    def _take(self, probes: Sequence[Probed]) -> tuple[ProbeItem, ...]:
+        """Return a probe's items, each as it fared worst; none where no engine lived to answer."""
         for probed in probes:
             self._evidence.probe(probed.items)
         if self.measured is None or not any(probed.items for probed in probes):
-            return (), False
-        items, self._golden = identity.gather(self.measured, probes)
-        return items, all(item.result == "ok" for item in items)
+            return ()
+        return identity.gather(self.measured, probes)[0]
 
-    def _report(self, order_id: str | None, items: Sequence[ProbeItem], *, good: bool) -> ProbeReport:
-        result = "passed" if items and good else "failed"
+    def _report(self, order_id: str | None, items: Sequence[ProbeItem], *, whole: bool = True) -> ProbeReport:
+        result = "passed" if items and whole and _good(items) else "failed"
         self._probe = ProbeReport(result=result, order_id=order_id, at=self._now(), items=tuple(items))
         _LOG.info("probe_ended", extra={"result": result, "order_id": order_id})
         return self._probe
 
     def _stand(self) -> Standing:
-        verdict = None
-        if self.measured is not None and self._golden is not None and self._reference is not None:
-            verdict = identity.judge(self.measured, self._golden, self._reference)
+        verdict, golden = None, self._showings.golden(self.measured)
+        if self.measured is not None and golden is not None and self._reference is not None:
+            verdict = identity.judge(self.measured, golden, self._reference)
         return stand(
             Facts(
                 draining=self._draining,
                 engine_ready=self._engine_ready,
-                stage=None if self._progress is None else self._progress.stage,
+                stage=None if self._start.progress is None else self._start.progress.stage,
                 fault=self._fault,
                 cordoned=self._cordoned,
                 verdict=verdict,
@@ -197,11 +205,7 @@ class Replica:
     @property
     def progress(self) -> dict[str, Any] | None:
         """How the start of an engine goes, for people; None where one serves, or none is being started."""
-        told = self._progress
-        if told is None or self._engine_ready:
-            return None
-        fraction = round(told.done / told.total, 3) if told.total else None
-        return {"stage": told.stage, "fraction": fraction, "since": self._progress_since}
+        return None if self._engine_ready else self._start.render()
 
     def readiness(self) -> dict[str, Any]:
         """Return what GET /readyz answers: the state, since when, and how a start goes."""
@@ -216,7 +220,7 @@ class Replica:
 
     def report(self) -> dict[str, Any]:
         """Return what GET /v1/identity answers, shaped as `tests/contract/identity.json`."""
-        measured, standing = self.measured, self.standing
+        measured, standing, golden = self.measured, self.standing, self._showings.golden(self.measured)
         expected = None if self._reference is None else self._reference.expected
         declared = {} if measured is None else measured.declared
         return {
@@ -230,7 +234,7 @@ class Replica:
             "message": standing.message,
             "progress": self.progress,
             "fingerprint": self.fingerprint,
-            "signature": None if self._golden is None else self._golden.signature,
+            "signature": None if golden is None else golden.signature,
             "exact": None if measured is None else identity.exact(measured),
             "advisory": None if measured is None else dict(measured.advisory),
             "check": {modality: entry.check for modality, entry in declared.items()},
@@ -239,3 +243,7 @@ class Replica:
             "orders": dict(self._orders),
             "recentViolations": self._evidence.recent,
         }
+
+
+def _good(items: Sequence[ProbeItem]) -> bool:
+    return all(item.result == "ok" for item in items)

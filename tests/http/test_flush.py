@@ -10,6 +10,7 @@ import pytest
 
 from tests.http.redis_server import SCOPE, RedisServer, redis_running
 from tests.http.sharing_pool import SharingPool, count, rows
+from tests.http.test_probes import later
 from tests.http.under_test import Server, Start, until
 
 ORDERS = json.loads((Path(__file__).parents[1] / "contract" / "orders.json").read_text())
@@ -188,3 +189,27 @@ async def test_without_a_redis_memory_alone_is_flushed(start: Start) -> None:
     await rows(server)
     assert len(server.batches) == 2
     assert await server.metric("encoder_cache_flushed_total", **MEMORY) == 1
+
+
+async def test_what_an_engine_made_that_went_wrong_is_nobodys_hit_and_what_its_successor_makes_is(
+    pool: SharingPool, redis: RedisServer
+) -> None:
+    bad, reader = await pool.start("--probe-period-seconds=0.05"), await pool.start()
+    await rows(bad)
+    await redis.until_entries(1)
+    await rows(reader)
+    assert reader.batches == []
+    later(bad, golden="count", pid=int((bad.model / "pids").read_text()))
+    await redis.until_entries(0)
+    await rows(reader, (56, 84))
+    await rows(reader)
+    assert reader.batches == [["56x84"], ["56x56"]]
+    await bad.until_state("READY")
+    await rows(bad, (84, 84))
+    await redis.until_entries(3)
+    # Who names the boot means all that it made.
+    await order(bad, await producer(bad))
+    await until_result(bad, "done")
+    late = await pool.start()
+    await rows(late, (84, 84))
+    assert late.batches == [["84x84"]]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.http.test_engine_faults import open_gate
-from tests.http.test_states import expect, probe_order
+from tests.http.test_states import probe_order
 from tests.http.under_test import Checkpoint, Server, Start, items, until
 
 OFTEN = "--probe-period-seconds=0.05"
@@ -58,6 +58,19 @@ async def test_a_period_of_zero_leaves_the_probe_to_the_start_and_to_orders(star
     assert await probes(server) == 2
 
 
+def pids(server: Server) -> list[int]:
+    """Of all engines that were ever started, in this order."""
+    return [int(line) for line in (server.model / "pids").read_text().split()]
+
+
+async def restarts(server: Server) -> float:
+    return await server.metric("encoder_engine_restarts_total")
+
+
+async def are_restarted(server: Server) -> bool:
+    return await restarts(server) == 1
+
+
 async def is_done(server: Server, order_id: str) -> bool:
     done = (await server.identity())["orders"]["probe"]
     return bool(done and done["id"] == order_id and done["result"] != "running")
@@ -71,45 +84,114 @@ async def is_done(server: Server, order_id: str) -> bool:
         ({"signature": MOVED}, "SignatureDrift"),
     ],
 )
-async def test_a_running_engine_that_goes_wrong_holds_its_replica_within_a_period(
-    start: Start, script: dict[str, Any], reason: str
+async def test_a_running_engine_that_goes_wrong_serves_no_more_and_is_started_anew_within_a_period(
+    start: Start, checkpoint: Checkpoint, script: dict[str, Any], reason: str
 ) -> None:
     server = await start(OFTEN)
-    later(server, **script)
-    identity = await server.until_state("HELD", reason)
-    assert identity["probe"]["result"] == ("passed" if reason == "SignatureDrift" else "failed")
+    (pid,) = pids(server)
+    checkpoint.write(start="gate")
+    later(server, pid=pid, **script)
+    identity = await server.until_state("FAILED", "EngineLost")
+    assert identity["message"].startswith(f"engine 0 was ended: {reason}: ")
     refused = await server.encode(items((56, 56)))
-    assert (refused.status, refused.code) == (503, "held")
+    assert (refused.status, refused.code) == (503, "engine_lost")
     assert (await server.get("/readyz")).status == 503
-    later(server, golden="ok", signature=list(range(1, 17)))
-    await server.until_state("READY")
+    await open_gate(server.model)
+    identity = await server.until_state("READY", "AsExpected")
+    assert identity["probe"]["result"] == "passed"
+    assert len(pids(server)) == 2
+    assert await restarts(server) == 1
+    await until_probed(server)
+    assert (await server.encode(items((56, 56)))).status == 200
 
 
-async def test_a_running_engine_that_drifts_is_shown_with_the_signature_that_it_has_now(start: Start) -> None:
-    server = await start(OFTEN, in_pool=True, state="HELD")
-    learned = await server.identity()
-    expect(server, fingerprint=learned["fingerprint"], signature=learned["signature"])
-    await server.until_state("READY")
+async def test_an_engine_that_measures_otherwise_after_it_was_started_anew_never_serves(
+    start: Start, checkpoint: Checkpoint
+) -> None:
+    server = await start(OFTEN)
+    checkpoint.write(signature=MOVED)
     later(server, signature=MOVED)
-    identity = await server.until_state("HELD", "SignatureDrift")
-    assert identity["signature"] not in (None, learned["signature"])
-    assert identity["fingerprint"] == learned["fingerprint"]
+
+    async def refused() -> Any:
+        identity = await server.identity()
+        return "started again measured a signature 20 per mille off" in identity["message"] and identity
+
+    assert (await until(refused))["state"] == "FAILED"
+    assert (await server.encode(items((56, 56)))).code == "engine_lost"
 
 
-async def test_one_bad_engine_of_three_does_not_hide_behind_the_others(start: Start) -> None:
+async def test_one_bad_engine_of_three_does_not_hide_behind_the_others_and_they_serve_while_it_starts(
+    start: Start, checkpoint: Checkpoint
+) -> None:
     server = await start(OFTEN, "--engines=3")
     await server.until_load(enginesReady=3)
-    later(server, signature=MOVED, pid=int((server.model / "pids").read_text().split()[1]))
-    await server.until_state("HELD", "SignatureDrift")
+    checkpoint.write(start="gate")
+    later(server, signature=MOVED, pid=pids(server)[1])
+    await server.until_load(enginesReady=2)
+    for _ in range(3):
+        assert (await server.encode(items((56, 56)))).status == 200
+        assert (await server.identity())["state"] == "READY"
+    await until_probed(server)
+    await open_gate(server.model)
+    await server.until_load(enginesReady=3)
+    assert await restarts(server) == 1
 
 
-async def test_an_ordered_probe_sees_what_a_running_engine_has_become_too(start: Start) -> None:
+async def test_an_ordered_probe_tells_what_a_running_engine_has_become_and_then_it_is_started_anew(
+    start: Start,
+) -> None:
     server = await start("--engines=2", "--probe-period-seconds=0")
     await server.until_load(enginesReady=2)
     boot = (await server.identity())["bootId"]
-    later(server, signature=MOVED, pid=int((server.model / "pids").read_text().split()[0]))
+    later(server, golden="count", pid=pids(server)[0])
     server.pod.write({}, probe_order(boot, [], "once"))
-    await server.until_state("HELD", "SignatureDrift")
+    await until(lambda: is_done(server, "once"))
+    await until(lambda: are_restarted(server))
+    await server.until_load(enginesReady=2)
+    identity = await server.identity()
+    assert identity["orders"]["probe"] == {"id": "once", "result": "failed"}
+    assert (identity["state"], identity["probe"]["orderId"], identity["probe"]["result"]) == ("READY", "once", "failed")
+    server.pod.write({}, probe_order(boot, [], "again"))
+    await until(lambda: is_done(server, "again"))
+    assert (await server.identity())["orders"]["probe"] == {"id": "again", "result": "passed"}
+
+
+async def test_what_failed_from_the_start_is_held_and_not_started_anew(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(golden="count")
+    server = await start(OFTEN, state="HELD")
+    before = await probes(server, "count")
+
+    async def probed() -> bool:
+        return await probes(server, "count") >= before + 3
+
+    await until(probed)
+    assert (await server.identity())["reason"] == "ProbeFailed"
+    assert await restarts(server) == 0
+
+
+async def test_sizes_that_fail_by_order_end_no_engine(start: Start, checkpoint: Checkpoint) -> None:
+    checkpoint.write(sizes={"640x480": "short"})
+    server = await start("--probe-period-seconds=0")
+    boot = (await server.identity())["bootId"]
+    server.pod.write({}, probe_order(boot, [{"modality": "image", "width": 640, "height": 480}], "asked"))
+    await until(lambda: is_done(server, "asked"))
+    assert (await server.encode(items((56, 56)))).status == 200
+    assert await restarts(server) == 0
+
+
+async def test_what_an_engine_made_before_it_was_found_wrong_is_encoded_again(start: Start) -> None:
+    server = await start("--probe-period-seconds=0", "--cache-bytes=1000000")
+    for _ in range(2):
+        await server.encode(items((56, 56)))
+    assert len(server.batches) == 1
+    later(server, signature=MOVED, pid=pids(server)[0])
+    server.pod.write({}, probe_order((await server.identity())["bootId"], [], "once"))
+    await until(lambda: are_restarted(server))
+    await server.until_state("READY")
+    for _ in range(2):
+        assert (await server.encode(items((56, 56)))).status == 200
+    assert len(server.batches) == 2
+    assert await server.metric("encoder_cache_flushed_total", tier="memory") == 1
 
 
 async def test_who_waits_behind_a_batch_when_a_probe_is_due_is_answered_and_then_it_is_probed(
@@ -157,7 +239,9 @@ async def test_what_an_ordered_probe_found_stays_shown_until_a_timed_one_contrad
         "asked",
         "failed",
     )
+    checkpoint.write(start="gate")
     later(server, golden="count")
-    identity = await server.until_state("HELD", "ProbeFailed")
+    identity = await server.until_state("FAILED", "EngineLost")
     assert (identity["probe"]["orderId"], identity["probe"]["result"]) == (None, "failed")
+    await open_gate(server.model)
     assert identity["orders"]["probe"] == {"id": "asked", "result": "failed"}
