@@ -19,6 +19,14 @@ def count(text: str) -> int:
     return value
 
 
+def names(text: str) -> frozenset[str]:
+    """Names of lower-case letters, with commas between them."""
+    found = text.split(",")
+    if not all(name.isascii() and name.isalpha() and name.islower() for name in found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of names like image,video")
+    return frozenset(found)
+
+
 def byte_count(text: str) -> int:
     """A whole number, or 0 for none."""
     return 0 if text == "0" else count(text)

@@ -23,6 +23,7 @@ from pythonjsonlogger.json import JsonFormatter
 from encoder_server import app, cache_options, fetch_options, quota, tracing
 from encoder_server.argument_types import byte_count as _bytes
 from encoder_server.argument_types import count as _count
+from encoder_server.argument_types import names as _names
 from encoder_server.argument_types import period as _period
 from encoder_server.argument_types import port as _port
 from encoder_server.argument_types import seconds as _seconds
@@ -121,6 +122,7 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
             max_audio_seconds=options.max_audio_seconds,
             max_video_seconds=options.max_video_seconds,
             deadline_seconds=options.deadline_seconds,
+            modalities=options.modalities,
         ),
         fetch=fetch_options.read(options),
         engines=_engine_settings(options, request_pixels),
@@ -208,6 +210,7 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     add("--max-in-flight", type=_count, default=64, help="requests admitted at a time")
     add("--max-in-flight-bytes", type=_count, default=512 * 2**20, help="their bodies' bytes together")
     add("--max-body-bytes", type=_count, default=64 * 2**20, help="bytes of one request's body")
+    add("--modalities", type=_names, help="which are accepted, as image,video (default: all that the encoder has)")
     add("--max-items", type=_count, default=16, help="items in one request")
     add("--max-pixels", type=_count, default=16_777_216, help="pixels of one picture or frame")
     add("--max-request-pixels", type=_count, help="of a request in all (default: 4 times --max-pixels)")

@@ -207,7 +207,7 @@ class Engines:
         hello = await greet(link, self._settings.load_seconds, lambda progress: self._hear(slot, progress))
         difference = self._owner.greet(slot.number, hello.measured)
         if difference is not None:
-            raise LostError(f"an engine that was started again measured {difference}")
+            raise LostError(difference)
         self._batcher.suit(hello)
 
     def _hear(self, slot: _Slot, progress: Progress | None) -> None:

@@ -64,12 +64,13 @@ class Replica:
             difference = identity.difference(self.measured, measured)
             if difference is None:
                 self._take_in(engine, measured)
-            return difference
+            return difference and f"an engine that was started again measured {difference}"
+        if (lacking := self._settings.limits.lacking(measured.declared)) is not None:
+            return lacking
         self.measured = measured
         self.fingerprint = identity.fingerprint(measured)
-        self._metrics.identity_info.labels(
-            self.fingerprint, self._settings.revision, self._settings.pod_uid, self.boot_id
-        ).set(1)
+        told = (self.fingerprint, self._settings.revision, self._settings.pod_uid, self.boot_id)
+        self._metrics.identity_info.labels(*told).set(1)
         self._take_in(engine, measured)
         return None
 
@@ -134,8 +135,8 @@ class Replica:
         The golden items alone decide whether the replica is admitted. What sizes that somebody names mean is
         the operator's to judge: were they to hold a replica, one bad size would take a whole pool down.
         """
-        report = self._report(order_id, self._take(probes), whole=whole)
-        self._orders["probe"] = {"id": order_id, "result": report.result}
+        result = self._report(order_id, self._take(probes), whole=whole).result
+        self._orders["probe"] = {"id": order_id, "result": result}
         self._refresh()
 
     def end_timed_probe(self, probes: Sequence[Probed]) -> None:

@@ -128,7 +128,7 @@ async def _identity(request: web.Request) -> web.Response:
 async def _limits(request: web.Request) -> web.Response:
     limits, fetch = request.app[keys.SETTINGS].limits, request.app[keys.SETTINGS].fetch
     measured = request.app[keys.REPLICA].measured
-    modalities = [] if measured is None else sorted(measured.declared)
+    modalities = () if measured is None else limits.accepted(measured.declared)
     return _json(
         {
             "modalities": modalities,

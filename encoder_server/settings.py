@@ -5,6 +5,7 @@ Place: made by `cli`, handed to every stage. Must never: be changed, or read aga
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from encoder_server.size import Size
 class Limits:
     """What a request may cost. Bytes are of the request's body; pixels of one picture or frame or, with
     `max_request_pixels`, of all its pictures and frames together (a video file's, which are known when it is decoded,
-    are held to that limit by themselves); frames of one video; seconds of one sound, one video, or one request."""
+    are held to that limit by themselves); frames of one video; seconds of one sound, one video, or one request.
+    `modalities` are those that are accepted, None: all that the encoder has."""
 
     max_in_flight: int
     max_in_flight_bytes: int
@@ -27,6 +29,16 @@ class Limits:
     max_audio_seconds: float
     max_video_seconds: float
     deadline_seconds: float
+    modalities: frozenset[str] | None = None
+
+    def accepted(self, declared: Collection[str]) -> tuple[str, ...]:
+        """Return which modalities of an encoder that has `declared` are accepted."""
+        return tuple(sorted(set(declared) if self.modalities is None else self.modalities.intersection(declared)))
+
+    def lacking(self, declared: Collection[str]) -> str | None:
+        """Say which modalities are to be accepted that an encoder with `declared` has not; None where it has all."""
+        missing, has = sorted((self.modalities or frozenset()).difference(declared)), ", ".join(sorted(declared))
+        return f"{', '.join(missing)} is to be accepted; the encoder has {has}" if missing else None
 
     def allow(self, size: Size) -> bool:
         """Whether a caller may send a medium of this size."""

@@ -137,9 +137,11 @@ def _arguments(pool: EncoderPool, revision: str) -> list[str]:
 
 
 def _limits(modalities: Sequence[ModalitySpec]) -> list[str]:
-    """What one item and one request may have; a server has one limit of items and of pixels, so the widest."""
+    """Which modalities are accepted, and what one item and one request may have; a server has one limit of items and of
+    pixels, so the widest."""
     seen = [each for each in modalities if each.type != "audio"] or modalities
     arguments = [
+        f"--modalities={','.join(sorted(each.type for each in modalities))}",
         f"--max-items={max(each.max_items for each in modalities)}",
         f"--max-pixels={max(each.max_pixels for each in seen)}",
     ]

@@ -72,6 +72,7 @@ def test_the_operators_arguments_are_understood(tmp_path: Path) -> None:
     assert settings.probe_period_seconds == 60
     limits = settings.limits
     assert (limits.max_in_flight, limits.deadline_seconds) == (64, 60)
+    assert limits.modalities == frozenset({"audio", "image", "video"})
     assert (limits.max_frames, limits.max_video_seconds, limits.max_audio_seconds) == (768, 60, 30)
     assert f"--processor={tmp_path / 'processor'}" in settings.engines.arguments
     assert (settings.pod_name, settings.pod_uid) == ("vision-1", "0b6b")

@@ -7,6 +7,7 @@ The checkpoint is a directory with `script.json`:
     refuse      a sentence: Refused instead of Hello
     progress    stages that it tells of before (each with 1 of 4 done)
     start       hang and hang-once (leave a mark file) or exit, instead of Hello; gate, before it
+    declared    the modalities that it has (default image)
     golden      result of the golden probe (default ok)
     sizes       {"WIDTHxHEIGHT": action} for pictures of that size, "any" for all others
     hello       more fields of its Hello
@@ -157,7 +158,10 @@ class Engine:
             "processor": "77" * 32,
             "config": "c0" * 32,
             "classes": {"encoder": "StandIn"},
-            "declared": {"image": {"width": WIDTH, "dtype": "float32", "check": "promise"}},
+            "declared": {
+                modality: {"width": WIDTH, "dtype": "float32", "check": "promise"}
+                for modality in self.script.get("declared", ["image"])
+            },
             "probe": self.golden(),
             "signature": self.signature(),
             "advisory": {"device": "cpu", "dtype": "float32"},

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from tests.http.test_engine_faults import open_gate
-from tests.http.under_test import Checkpoint, Server, Start, items, serving, until
+from tests.http.under_test import Checkpoint, Server, Start, items, picture, serving, until
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:
@@ -31,6 +31,28 @@ async def test_limits_are_named_with_the_item(start: Start) -> None:
     assert "items[1]: 200x200" in large.message
     assert "10000" in large.message
     assert "5000" in heavy.message
+
+
+async def test_a_modality_that_is_not_listed_is_refused_and_those_that_are_are_named(
+    start: Start, checkpoint: Checkpoint
+) -> None:
+    checkpoint.write(declared=["image", "video"])
+    server = await start("--modalities=image")
+    limits = (await server.get("/v1/limits")).json
+    assert (limits["modalities"], list(limits["byModality"])) == (["image"], ["image"])
+    answer = await server.encode({"items": [{"modality": "video", "data": picture()}]})
+    assert (answer.status, answer.code) == (400, "unsupported_modality")
+    assert answer.message == "items[0].modality: only image is accepted here"
+    assert (await server.encode(items((56, 56)))).status == 200
+    # What is accepted is no part of what the replica is.
+    assert list((await server.identity())["exact"]["widths"]) == ["image", "video"]
+
+
+async def test_a_server_that_is_to_accept_what_its_encoder_has_not_does_not_load_and_says_what(start: Start) -> None:
+    server = await start("--modalities=image,audio", state="FAILED")
+    identity = await server.identity()
+    assert (identity["reason"], identity["fingerprint"]) == ("LoadFailed", None)
+    assert identity["message"] == "audio is to be accepted; the encoder has image"
 
 
 async def test_the_pixels_of_a_request_together_are_limited_before_any_is_decoded(start: Start) -> None:
