@@ -62,7 +62,9 @@ class Pipeline:
 
     async def encode(self, call: Call) -> Answer:
         """Answer one request; raises an EncoderServerError. Its permit is given back when `call.held` closes."""
-        permit = call.held.enter_context(self.admission.admit(call.most_bytes, self.limits.deadline_seconds))
+        permit = call.held.enter_context(
+            self.admission.admit(call.most_bytes, self.limits.deadline_seconds, call.caller)
+        )
         with call.trail.stage("total"):
             form = wire.negotiate(call.accept)
             body = await self._receive(call, permit)

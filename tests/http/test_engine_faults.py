@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from encoder_server import keys
-from tests.http.under_test import Checkpoint, Server, Start, items, until
+from tests.http.under_test import Answer, Checkpoint, Server, Start, items, until
 
 
 async def test_an_engine_killed_once_in_a_batch_costs_nobody_anything(start: Start, checkpoint: Checkpoint) -> None:
@@ -227,6 +227,32 @@ async def test_a_full_server_refuses_at_once_and_a_caller_who_leaves_frees_a_pla
     assert await server.metric("encoder_requests_total", code="cancelled") == 1
     checks = await server.metric("encoder_token_checks_total", modality="image", source="fresh", result="ok")
     assert checks == 2
+
+
+async def test_a_caller_who_takes_every_place_keeps_another_out_until_one_is_free_and_no_longer(
+    start: Start, checkpoint: Checkpoint
+) -> None:
+    checkpoint.write(sizes={"112x56": "gate"})
+    server = await start("--max-in-flight=4")
+
+    def call(caller: str, size: tuple[int, int]) -> asyncio.Task[Answer]:
+        return asyncio.create_task(server.encode(items(size), **{"X-Caller-Id": caller}))
+
+    greedy = [call("greedy", (112, 56)) for _ in range(4)]
+    await server.until_load(inFlight=4, queued=3)
+    assert (await call("late", (56, 56))).status == 429
+    await open_gate(server.model)
+    await server.until_load(inFlight=3)
+    refused = await call("greedy", (112, 56))
+    assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
+    assert "3 requests of this caller are in flight" in refused.message
+    late = call("late", (56, 56))
+    await server.until_load(inFlight=4)
+    for each in greedy:
+        each.cancel()
+    await server.until_load(inFlight=1, queued=1)
+    await open_gate(server.model)
+    assert (await late).status == 200
 
 
 async def test_bytes_in_flight_are_bounded_too(start: Start, checkpoint: Checkpoint) -> None:

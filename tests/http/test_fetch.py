@@ -261,7 +261,7 @@ def fetching(resolve: Callable[[str, int], Awaitable[list[str]]], *hosts: str) -
     fetcher = Fetcher(FetchSettings(hosts=frozenset(hosts), seconds=5), 10_000, resolve)
 
     async def fetch(url: str) -> bytes:
-        with Admission(1, 10_000, lambda: None).admit(0, 30) as permit:
+        with Admission(1, 10_000, lambda: None).admit(0, 30, "") as permit:
             (part,) = await fetcher.fill([EncodeItem(modality="image", url=url)], 0, permit)
         assert isinstance(part, Part)
         return part.content
