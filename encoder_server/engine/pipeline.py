@@ -179,8 +179,8 @@ class Pipeline:
         media = [medium(size, at) for at, size in enumerate(sizes)]
         prepared = self._prepare(media, Bounds.around(sizes))
         if any(failure.code == "bad_media" for failure in prepared.failures):
-            _log.warning("the encoder does not take the probe's %s", sizes)
             refused = {failure.index for failure in prepared.failures if failure.code == "bad_media"}
+            _log.warning("the encoder does not take the probe's %s", [sizes[at].words for at in sorted(refused)])
             return self._run_probe([size for at, size in enumerate(sizes) if at not in refused])
         embeddings, failures = self.encode(prepared)
         for failure in (*prepared.failures, *failures):

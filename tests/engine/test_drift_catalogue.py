@@ -36,7 +36,7 @@ from encoder_server.identity import (
     judge,
 )
 from tests.support.encoders import Variant, pipeline_of
-from tests.support.families import CONFIG, IMAGE, Families, rewrite, tensors
+from tests.support.families import CONFIG, IMAGE, Families, of_pictures, rewrite, tensors
 
 TOLERANCE = 10
 """Per mille: a pool's default maxSignatureDistancePerMille."""
@@ -89,7 +89,7 @@ def test_a_processor_that_merges_otherwise_than_the_model_fails_the_probe(
     families: Families, family: str, merge_size: int
 ) -> None:
     drifted = measure(families.copy(family, {IMAGE: {"merge_size": merge_size}}))
-    assert results(drifted) <= {"count", "layout"}
+    assert {item.result for item in of_pictures(drifted)} <= {"count", "layout"}
     assert held_for(drifted, families.pipeline(family).measure()) == "ProbeFailed"
 
 
@@ -103,7 +103,7 @@ def test_another_patch_than_the_models_fails_the_probe(
     variant: Variant, healthy: Measured, geometry: dict[str, int]
 ) -> None:
     drifted = measure(variant(IMAGE, **geometry))
-    assert results(drifted) == {"layout"}
+    assert {item.result for item in of_pictures(drifted)} == {"layout"}
     assert held_for(drifted, healthy) == "ProbeFailed"
 
 
