@@ -10,6 +10,7 @@ import io
 
 from PIL import Image, WebPImagePlugin
 
+from encoder_server import scans
 from encoder_server.errors import BadMediaError, LimitExceededError
 
 FORMATS = ("JPEG", "PNG", WebPImagePlugin.WebPImageFile.format, "GIF")
@@ -39,6 +40,8 @@ def measure(content: bytes, place: str, max_pixels: int) -> tuple[int, int]:
         raise BadMediaError(f"{place}: not a picture in a known format ({', '.join(FORMATS)})") from None
     if width * height > max_pixels:
         raise LimitExceededError(f"{place}: {width}x{height} is {width * height} pixels; the limit is {max_pixels}")
+    if scans.too_many(content):
+        raise LimitExceededError(f"{place}: a JPEG of more than {scans.MOST} scans, the limit")
     return width, height
 
 
