@@ -222,7 +222,7 @@ def test_a_frame_of_too_many_scans_is_refused_before_it_is_decoded() -> None:
     start = whole.rfind(b"\xff\xda")
     scans = whole[start : whole.rfind(b"\xff\xd9")] * 100
     # In Matroska, whose packets may be of any length.
-    with av.open(io.BytesIO(whole)) as given:
+    with av.open(io.BytesIO(whole), "r") as given:
         (packet,) = (packet for packet in given.demux(video=0) if packet.size)
         stream = given.streams.video[0]
         made = io.BytesIO()
@@ -237,7 +237,10 @@ def test_a_frame_of_too_many_scans_is_refused_before_it_is_decoded() -> None:
 
 def test_no_more_packets_are_decoded_than_so_many_frames_of_their_size_need() -> None:
     made = io.BytesIO()
-    with av.open(io.BytesIO(clip([9, 9], form="webm", codec="libvpx"))) as given, av.open(made, "w", "webm") as file:
+    with (
+        av.open(io.BytesIO(clip([9, 9], form="webm", codec="libvpx")), "r") as given,
+        av.open(made, "w", "webm") as file,
+    ):
         first, second = (packet for packet in given.demux(video=0) if packet.size)
         out = file.add_stream_from_template(given.streams.video[0])
         hidden = bytes([bytes(second)[0] & ~0x10]) + bytes(second)[1:]  # VP8's bit for a frame that is shown

@@ -68,7 +68,8 @@ from PIL import Image, TiffImagePlugin
 from encoder_server import errors, pictures
 for count in range(2, 200):
     file = io.BytesIO()
-    exif = b"Exif\\0\\0II*\\0\\x08\\0\\0\\0\\1\\0\\x0f\\1\\2\\0" + (9000 + count).to_bytes(4, "little") + b"\\x63\\0\\0\\0"
+    head = b"Exif\\0\\0II*\\0\\x08\\0\\0\\0\\1\\0\\x0f\\1\\2\\0"
+    exif = head + (9000 + count).to_bytes(4, "little") + b"\\x63\\0\\0\\0"
     Image.new("RGB", (8, 8)).save(file, "JPEG", exif=exif)
     assert pictures.measure(file.getvalue(), "items[0]", 1000) == (8, 8)
     file = io.BytesIO()
