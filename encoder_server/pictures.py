@@ -7,9 +7,11 @@ Must never: decode pixels, open a format that is not listed, or pass on a librar
 from __future__ import annotations
 
 import io
+import warnings
 
 from PIL import Image, WebPImagePlugin
 
+from encoder_server import scans
 from encoder_server.errors import BadMediaError, LimitExceededError
 
 FORMATS = ("JPEG", "PNG", WebPImagePlugin.WebPImageFile.format, "GIF")
@@ -17,6 +19,9 @@ _ORIENTATION, _ON_ITS_SIDE = 0x0112, (5, 6, 7, 8)
 # Pillow loads a format when it first needs it. Where no more files can be opened by then, a good picture would pass
 # for none; WebP, which is imported above, is the one that `preinit` leaves out.
 Image.preinit()
+# What it can bear with it says in words that hold numbers out of the file: each would be a line of the log, and kept
+# for good, so that it is not said twice. A filter for all threads, because one for a block is not safe beside others.
+warnings.filterwarnings("ignore", module=r"PIL\.")
 # Pillow's own bomb limits (an error, or only a warning that tests turn into one) come before ours can.
 _BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
@@ -39,6 +44,8 @@ def measure(content: bytes, place: str, max_pixels: int) -> tuple[int, int]:
         raise BadMediaError(f"{place}: not a picture in a known format ({', '.join(FORMATS)})") from None
     if width * height > max_pixels:
         raise LimitExceededError(f"{place}: {width}x{height} is {width * height} pixels; the limit is {max_pixels}")
+    if scans.too_many(content):
+        raise LimitExceededError(f"{place}: a JPEG of more than {scans.MOST} scans, the limit")
     return width, height
 
 

@@ -150,10 +150,11 @@ class RedisWriter:
         # Even where there was no room for the ban: unlinking makes some.
         for _ in range(_MOST_PAGES):
             (page,) = await connection.ask([("ZRANGE", made, 0, _PAGE - 1)], _SECONDS)
-            keys = [value_of(each, bytes).decode(errors="replace") for each in value_of(page, list)]
+            # Taken out as they are read: what is no name that a replica wrote would else stay, before all others.
+            keys = [value_of(each, bytes) for each in value_of(page, list)]
             if not keys:
                 break
-            entries = [self._place.entry(key) for key in keys]
+            entries = [self._place.entry(key.decode(errors="replace")) for key in keys]
             await _do(connection, [("UNLINK", *entries), ("ZREM", made, *keys)])
         value_of(said[0], int)
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from encoder_server import scans
 from encoder_server.encoders import Picture
 
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
@@ -34,6 +35,8 @@ class BadMediaError(Exception):
 
 def decode_picture(data: bytes | memoryview, *, max_pixels: int) -> Picture:
     """Decode `data`, a picture file of at most `max_pixels` (width times height); raises BadMediaError."""
+    if scans.too_many(data):
+        raise BadMediaError(f"a JPEG of more than {scans.MOST} scans, the limit")
     with _guard(max_pixels):
         try:
             with Image.open(io.BytesIO(data), formats=_FORMATS) as image:

@@ -23,7 +23,7 @@ import av.logging
 import numpy as np
 import numpy.typing as npt
 
-from encoder_server import clips
+from encoder_server import clips, scans
 from encoder_server.encoders import Clip
 from encoder_server.engine.bounds import Bounds
 from encoder_server.engine.decode import BadMediaError, decode_picture
@@ -135,9 +135,13 @@ def _hold_to_limits(file: av.container.InputContainer, stream: av.VideoStream, b
 
 def _frames(file: av.container.InputContainer, stream: av.VideoStream, bounds: Bounds) -> Iterator[av.VideoFrame]:
     frames = 0
+    # Those of a frame that is not shown are decoded too: so many as go into the limit of pixels are enough.
+    most = min(bounds.max_frames, bounds.max_clip_pixels // max(stream.width * stream.height, 1))
     for packets, packet in enumerate(file.demux(stream)):
-        if packets > 2 * bounds.max_frames + _SPARE_PACKETS:
-            raise BadMediaError(f"the video has more packets than {bounds.max_frames} frames need, the limit")
+        if packets > 2 * most + _SPARE_PACKETS:
+            raise BadMediaError(f"the video has more packets than {most} frames need, the limit for frames of its size")
+        if stream.codec_context.codec.name == "mjpeg" and scans.too_many(bytes(packet)):
+            raise BadMediaError(f"a frame is a JPEG of more than {scans.MOST} scans, the limit")
         for frame in packet.decode():
             frames += 1
             _limit_frames(frames, bounds)

@@ -133,3 +133,10 @@ def test_the_pixel_limit_is_named_and_the_last_allowed_pixel_passes() -> None:
 def test_thin_and_tiny_pictures_keep_their_size(kind: str, size: tuple[int, int]) -> None:
     data = file(Image.new("RGB", size, RED), kind)
     assert decode_picture(data, max_pixels=10_000).pixels.shape == (size[1], size[0], 3)
+
+
+def test_a_jpeg_of_too_many_scans_is_refused_before_it_is_decoded() -> None:
+    data = file(Image.new("L", (64, 64)), "JPEG", progressive=True)
+    last = data.rfind(b"\xff\xda")
+    with pytest.raises(BadMediaError, match="more than 64 scans, the limit"):
+        decode_picture(data[:-2] + data[last:-2] * 100 + b"\xff\xd9", max_pixels=10_000)

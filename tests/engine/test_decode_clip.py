@@ -214,3 +214,41 @@ def test_a_rate_that_the_times_deny_is_not_believed() -> None:
     content = clip(SHADES, form="matroska", codec="libx264", fps=10)
     made = decode(content)
     assert made.fps == pytest.approx(float(Fraction(10)), rel=0.01)
+
+
+def test_a_frame_of_too_many_scans_is_refused_before_it_is_decoded() -> None:
+    whole = clip([9], form="avi", codec="mjpeg")
+    assert len(decode(whole).frames) == 1
+    start = whole.rfind(b"\xff\xda")
+    scans = whole[start : whole.rfind(b"\xff\xd9")] * 100
+    # In Matroska, whose packets may be of any length.
+    with av.open(io.BytesIO(whole), "r") as given:
+        (packet,) = (packet for packet in given.demux(video=0) if packet.size)
+        stream = given.streams.video[0]
+        made = io.BytesIO()
+        with av.open(made, "w", format="matroska") as file:
+            out = file.add_stream_from_template(stream)
+            data = bytes(packet)
+            swollen = av.Packet(data[: data.rfind(b"\xff\xd9")] + scans + b"\xff\xd9")
+            swollen.pts, swollen.dts, swollen.time_base, swollen.stream = 0, 0, packet.time_base, out
+            file.mux(swollen)
+    assert refusal(made.getvalue()) == "a frame is a JPEG of more than 64 scans, the limit"
+
+
+def test_no_more_packets_are_decoded_than_so_many_frames_of_their_size_need() -> None:
+    made = io.BytesIO()
+    with (
+        av.open(io.BytesIO(clip([9, 9], form="webm", codec="libvpx")), "r") as given,
+        av.open(made, "w", "webm") as file,
+    ):
+        first, second = (packet for packet in given.demux(video=0) if packet.size)
+        out = file.add_stream_from_template(given.streams.video[0])
+        hidden = bytes([bytes(second)[0] & ~0x10]) + bytes(second)[1:]  # VP8's bit for a frame that is shown
+        for at, data in enumerate([bytes(first), *[hidden] * 100]):
+            packet = av.Packet(data)
+            packet.pts, packet.dts, packet.time_base, packet.stream = at, at, first.time_base, out
+            packet.is_keyframe = at == 0
+            file.mux(packet)
+    assert len(decode(made.getvalue()).frames) == 1
+    said = refusal(made.getvalue(), max_clip_pixels=4 * 64 * 48)
+    assert said == "the video has more packets than 4 frames need, the limit for frames of its size"

@@ -72,6 +72,20 @@ async def test_what_a_producer_made_goes_from_memory_and_from_redis_for_all(
     assert late.batches == []
 
 
+async def test_names_that_no_replica_wrote_do_not_keep_a_producers_entries_from_going(
+    pool: SharingPool, redis: RedisServer
+) -> None:
+    bad, reader = await pool.start(), await pool.start()
+    await rows(bad)
+    await redis.until_entries(1)
+    made = f"{SCOPE}made:{await producer(bad)}"
+    await redis.client.zadd(made, {b"\xff" + at.to_bytes(2, "big"): 0 for at in range(300)})
+    await order(reader, await producer(bad))
+    await until_result(reader, "done")
+    assert await redis.entries() == []
+    assert await redis.client.zcard(made) == 0
+
+
 async def test_what_is_written_after_the_ban_is_nobodys_hit_either(pool: SharingPool, redis: RedisServer) -> None:
     bad, told = await pool.start(), await pool.start()
     await rows(bad)

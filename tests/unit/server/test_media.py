@@ -60,3 +60,33 @@ def test_a_good_picture_is_one_though_no_more_files_can_be_opened(form: str) -> 
         [sys.executable, "-c", TAKE_WITHOUT_FILES], input=json.dumps(body).encode(), capture_output=True, timeout=60
     )
     assert done.stdout == b"60\n", done.stderr
+
+
+WARNINGS_KEPT = """
+import io, warnings
+from PIL import Image, TiffImagePlugin
+from encoder_server import errors, pictures
+for count in range(2, 200):
+    file = io.BytesIO()
+    head = b"Exif\\0\\0II*\\0\\x08\\0\\0\\0\\1\\0\\x0f\\1\\2\\0"
+    exif = head + (9000 + count).to_bytes(4, "little") + b"\\x63\\0\\0\\0"
+    Image.new("RGB", (8, 8)).save(file, "JPEG", exif=exif)
+    assert pictures.measure(file.getvalue(), "items[0]", 1000) == (8, 8)
+    file = io.BytesIO()
+    Image.new("1", (1, 1)).save(file, "GIF")
+    huge = file.getvalue()[:6] + (20_000).to_bytes(2, "little") + (6_000 + count).to_bytes(2, "little")
+    try:
+        pictures.measure(huge + file.getvalue()[10:], "items[0]", 1000)
+    except errors.LimitExceededError:
+        continue
+    raise SystemExit("not refused")
+for module in (Image, TiffImagePlugin):
+    print(*(key for key in getattr(module, "__warningregistry__", {}) if key != "version"))
+"""
+
+
+def test_odd_pictures_leave_nothing_behind_in_the_log_or_in_memory() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WARNINGS_KEPT], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr, done.stdout.strip()) == (0, "", "")
