@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from encoder_server.engine import messages
 from encoder_server.errors import EncoderServerError, InternalError
 from encoder_server.job import Done, Job, Told, fail
+
+T = TypeVar("T", messages.Promise, messages.Output, messages.Failure)
 
 
 class ItemBatch:
@@ -67,13 +71,9 @@ class ItemBatch:
 
     def publish(self, promised: messages.Promised) -> None:
         """Give each job its promise."""
+        promises, failures = _by_place(promised.promises), _by_place(promised.failures)
         for place, job in enumerate(self.jobs):
-            job.publish(
-                Told(
-                    promises=tuple(promise for promise in promised.promises if promise.index == place),
-                    failures=tuple(failure for failure in promised.failures if failure.index == place),
-                )
-            )
+            job.publish(Told(promises=tuple(promises[place]), failures=tuple(failures[place])))
 
     def finish(self, received: messages.Received) -> bool:
         """Give each job its result. False where none can be trusted: rows came that belong to no item, and
@@ -85,11 +85,12 @@ class ItemBatch:
         strays = tuple(output for output in encoded.outputs if not 0 <= output.index < len(self.jobs))
         if strays and len(self.jobs) > 1:
             return False
+        outputs, failures = _by_place(encoded.outputs), _by_place(encoded.failures)
         for place, job in enumerate(self.jobs):
             job.finish(
                 Done(
-                    outputs=tuple(output for output in encoded.outputs if output.index == place),
-                    failures=tuple(failure for failure in encoded.failures if failure.index == place),
+                    outputs=tuple(outputs[place]),
+                    failures=tuple(failures[place]),
                     strays=strays,
                     blobs=received.blobs,
                 )
@@ -100,6 +101,14 @@ class ItemBatch:
         """Wake every waiter with `error`."""
         for job in self.jobs:
             job.fail(error)
+
+
+def _by_place(told: Sequence[T]) -> Mapping[int, Sequence[T]]:
+    """Sort what an engine said by the item that it is about; there is nothing of an item that it did not name."""
+    found: defaultdict[int, list[T]] = defaultdict(list)
+    for each in told:
+        found[each.index].append(each)
+    return found
 
 
 class ProbeBatch:

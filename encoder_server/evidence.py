@@ -64,7 +64,7 @@ class Evidence:
             self._count(item.modality, "probe", item.result)
 
     def _count(self, modality: str, source: str, result: str) -> None:
-        self._metrics.checks.labels(modality, source, result).inc()
+        self._metrics.check(modality, source, result).inc()
 
     def _violated(self, violation: Violation, outcome: Outcome, bearings: Bearings) -> None:
         digest = outcome.medium.digest

@@ -33,9 +33,14 @@ class Intake:
             items = await asyncio.to_thread(media.read, body, self._limits)
             items = await self._fetcher.fill(items, len(body.data), permit)
             return await asyncio.to_thread(media.open_all, items, modalities, self._limits, self._headers.read)
-        if len(body.data) <= aside.SMALL_BYTES and multipart.has_at_most(_FEW_PARTS, body.data):
+        if len(body.data) <= aside.SMALL_BYTES and self._has_few_parts(body):
             try:
                 return media.take(body, modalities, self._limits, self._headers.known)
             except UnknownHeaderError:
                 pass
         return await asyncio.to_thread(media.take, body, modalities, self._limits, self._headers.read)
+
+    def _has_few_parts(self, body: Body) -> bool:
+        """Say whether reading `body` takes no longer than its bytes do: no more parts are read than items are allowed,
+        and to count them takes as long as to find them."""
+        return self._limits.max_items <= _FEW_PARTS or multipart.has_at_most(_FEW_PARTS, body.data)

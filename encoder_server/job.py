@@ -95,7 +95,8 @@ class Job:
         if not self.promised.done():
             self.publish(Told())
         if not self.finished.done():
-            self.finished.set_result(replace(done, failures=(*self._failures, *done.failures)))
+            told = replace(done, failures=(*self._failures, *done.failures)) if self._failures else done
+            self.finished.set_result(told)
 
     def recall(self, told: Told, done: Done) -> None:
         """Hand over what was computed elsewhere before: it is nobody's evidence."""

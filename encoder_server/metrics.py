@@ -102,6 +102,7 @@ class Metrics:
             ["modality", "source", "result"],
             registry=registry,
         )
+        self._checks: dict[tuple[str, str, str], Counter] = {}
         self.mismatched_media = Counter(
             "encoder_mismatched_media_total", "Distinct media whose fresh check failed.", registry=registry
         )
@@ -145,6 +146,13 @@ class Metrics:
             self.requests.labels(code)
         for direction in DIRECTIONS:
             self.mismatch_tokens.labels(direction)
+
+    def check(self, modality: str, source: str, result: str) -> Counter:
+        """Return the counter of checks that ended so: looked up once, for it is counted for each item."""
+        found = self._checks.get((modality, source, result))
+        if found is None:
+            found = self._checks[modality, source, result] = self.checks.labels(modality, source, result)
+        return found
 
     def show_ready(self, reason: str, *, ready: bool) -> None:
         """Show one reason alone."""

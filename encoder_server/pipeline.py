@@ -17,7 +17,7 @@ from encoder_server.check import Passed, Violation, check_batch, in_order
 from encoder_server.deliver import Answer, deliver
 from encoder_server.encoding import Encoding, Outcome
 from encoder_server.engine.messages import Measured
-from encoder_server.errors import InternalError, PromiseTimeoutError, RequestTimeoutError
+from encoder_server.errors import EncoderServerError, InternalError, PromiseTimeoutError, RequestTimeoutError
 from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
 from encoder_server.intake import Intake
@@ -66,10 +66,11 @@ class Pipeline:
             self.admission.admit(call.most_bytes, self.limits.deadline_seconds, call.caller)
         )
         with call.trail.stage("total"):
-            form = wire.negotiate(call.accept)
-            body = await self._receive(call, permit)
+            form, came = wire.negotiate(call.accept), False
             try:
                 async with asyncio.timeout_at(permit.deadline):
+                    body = await self._receive(call, permit)
+                    came = True
                     measured, origin = self._measured(), self._origin(call)
                     items = await self._take(call, body, permit, measured)
                     del body  # Held on to, each medium would be there twice.
@@ -79,20 +80,20 @@ class Pipeline:
                     with call.trail.stage("deliver"):
                         return await deliver(form, passed, origin)
             except TimeoutError:
-                seconds = f"{self.limits.deadline_seconds:g} s"
-                raise PromiseTimeoutError(f"the request was not encoded by its deadline ({seconds})") from None
+                raise self._late(came=came) from None
 
     async def _receive(self, call: Call, permit: Permit) -> media.Body:
-        """Read the body; one that dribbles in is its caller's fault, and holds its permit no longer than others."""
-        try:
-            async with asyncio.timeout_at(permit.deadline):
-                with call.trail.stage("body"):
-                    body = media.Body(content_type=call.content_type, data=await call.read())
-        except TimeoutError:
-            seconds = f"{self.limits.deadline_seconds:g} s"
-            raise RequestTimeoutError(f"body: it had not come whole by the deadline ({seconds})") from None
+        with call.trail.stage("body"):
+            body = media.Body(content_type=call.content_type, data=await call.read())
         permit.resize(len(body.data))
         return body
+
+    def _late(self, *, came: bool) -> EncoderServerError:
+        """Say what took too long; a body that dribbles in is its caller's fault."""
+        seconds = f"{self.limits.deadline_seconds:g} s"
+        if came:
+            return PromiseTimeoutError(f"the request was not encoded by its deadline ({seconds})")
+        return RequestTimeoutError(f"body: it had not come whole by the deadline ({seconds})")
 
     async def _take(self, call: Call, body: media.Body, permit: Permit, measured: Measured) -> Sequence[Medium]:
         with call.trail.stage("media"):

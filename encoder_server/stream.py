@@ -6,6 +6,8 @@ Must never: be opened before the request was validated, or be left without its s
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from aiohttp import web
 
 from encoder_server import ids, keys, wire
@@ -18,14 +20,22 @@ class Stream:
 
     def __init__(self, request: web.Request) -> None:
         self._request = request
-        self._boundary = ids.fresh()
+
+    # Made when it is asked for: few callers want their answer in two parts.
+    @cached_property
+    def _boundary(self) -> str:
+        return ids.fresh()
+
+    @cached_property
+    def response(self) -> web.StreamResponse:
+        """The answer as the framework has it."""
         content_type = f'{wire.MULTIPART}; boundary="{self._boundary}"'
-        self.response = web.StreamResponse(headers={"Content-Type": content_type})
+        return web.StreamResponse(headers={"Content-Type": content_type})
 
     @property
     def opened(self) -> bool:
         """Whether the first part is on its way: the answer's status is 200 whatever comes."""
-        return self.response.prepared
+        return "response" in self.__dict__ and self.response.prepared
 
     async def promise(self, promises: bytes) -> None:
         """Send the first part."""

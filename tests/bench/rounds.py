@@ -11,7 +11,7 @@ from tests.bench.scenarios import Scenario
 from tests.bench.sides import Running
 from tests.bench.statistics import Measured, Spread, cpu_ratios, rate_ratios
 
-_WARM_SECONDS = 120.0
+_WARM_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

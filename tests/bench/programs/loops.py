@@ -1,8 +1,9 @@
 """Loops without a server: `loops.py bare|users CHECKPOINT PICTURE BATCH`.
 
-`bare` is the ceiling: decode, the family's processor and its tower, a batch at a time, rows as bytes. `users` is what
-is written first: transformers as it comes, one picture after the other, the processor's PIL backend, the tower with
-its Conv3d (random weights of the same configuration: speed does not depend on them).
+`bare` is the ceiling: decode, the family's processor and its tower, a batch at a time, rows as bytes, and an engine's
+settings of the heap. `users` is what is written first: transformers as it comes, one picture after the other, the
+processor's PIL backend, the tower with its Conv3d (random weights of the same configuration: speed does not depend on
+them).
 
 Reads a number of seconds from each line of its input, and answers it with one of JSON.
 """
@@ -25,7 +26,9 @@ Step = Callable[[], int]
 def bare(checkpoint: Path, content: bytes, batch: int) -> Step:
     """The best loop: a step is one batch."""
     from encoder_server.encoders import AUTO, Picture, Source, find
+    from encoder_server.engine import heap
 
+    heap.keep()
     encoder: Any = find(AUTO, checkpoint).load(
         Source(model=checkpoint, processor=checkpoint, device="cpu", dtype="float32")
     )
