@@ -70,8 +70,8 @@ def test_a_processor_of_another_family_is_named(variant: Variant) -> None:
 
 def test_an_unknown_model_type_is_named_with_the_encoders_there_are(variant: Variant) -> None:
     present = (
-        "clip, clip_pooled, dinov2, dinov2_pooled, glm4v, internvl, llava, pixtral, qwen2_5_vl, qwen2_vl, qwen3_vl, "
-        "siglip, siglip2, siglip2_pooled, siglip_pooled"
+        "clip, clip_pooled, dinov2, dinov2_pooled, glm4v, internvl, llava, pixtral, qwen2_5_vl, qwen2_audio, "
+        "qwen2_vl, qwen3_omni, qwen3_vl, siglip, siglip2, siglip2_pooled, siglip_pooled, whisper"
     )
     assert refusal(variant("config.json", model_type="llama")) == (
         f"config.json: no encoder for model_type 'llama'; there are: {present}"
