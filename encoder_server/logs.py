@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
+from datetime import UTC, datetime
 
 from pythonjsonlogger.json import JsonFormatter
 
@@ -16,9 +16,9 @@ _FIELDS = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 class _Formatter(JsonFormatter):
-    converter = time.gmtime
-    default_time_format = "%Y-%m-%dT%H:%M:%S"
-    default_msec_format = "%s.%03dZ"
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 - logging's name
+        at = datetime.fromtimestamp(record.created, UTC)
+        return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def to_stderr(level: str) -> None:

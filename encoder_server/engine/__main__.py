@@ -43,7 +43,6 @@ def main(arguments: list[str] | None = None) -> int:
     from encoder_server.engine import process
     from encoder_server.engine.pipeline import Pipeline
 
-    logs.take_over("transformers")
     load = functools.partial(
         Pipeline.load,
         options.model,
