@@ -19,7 +19,7 @@ enter := $(if $(ENCODERPOOL_E2E_CONTEXTS),,$(cluster) run)
 
 .PHONY: help
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 .PHONY: venv
 venv: ## Make the Python environment from constraints/dev.txt (VENV=.venv)

@@ -29,7 +29,9 @@ def names(text: str) -> frozenset[str]:
 
 def byte_count(text: str) -> int:
     """A whole number, or 0 for none."""
-    return 0 if text == "0" else count(text)
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of bytes, without a unit; 0: none")
+    return int(text)
 
 
 def port(text: str) -> int:

@@ -8,19 +8,17 @@ traceback.
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from pythonjsonlogger.json import JsonFormatter
-
-from encoder_server import app, cache_options, fetch_options, quota, tracing
+from encoder_server import app, cache_options, fetch_options, logs, quota, tracing
 from encoder_server.argument_types import byte_count as _bytes
 from encoder_server.argument_types import count as _count
 from encoder_server.argument_types import names as _names
@@ -49,7 +47,7 @@ def main(arguments: Sequence[str] | None = None, *, engine_command: Sequence[str
         given = sys.argv[1:] if arguments is None else arguments
         return _check(given[given.index("check") + 1 :])
     settings = _settings(options, os.environ, parser)
-    _log_to_stderr(settings.log_level)
+    logs.to_stderr(settings.log_level)
     try:
         return app.serve(settings, engine_command)
     except app.ListenError as why:
@@ -175,7 +173,20 @@ def _check_paths(options: argparse.Namespace, refuse: Callable[[str], object]) -
         refuse(f"argument --expected-identity: {expected} is not a file that can be read")
 
 
+class _Help(argparse.HelpFormatter):
+    """Says each option's default behind its help, where it has one and the help does not say it."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        text = action.help
+        if not text or not action.option_strings or action.default in (None, False, argparse.SUPPRESS):
+            return text
+        return f"{text} (default: %(default)s)"
+
+
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=_Help, **settings)
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong in one line; `--help` has the rest."""
         self.exit(2, f"{self.prog}: {message}\n")
@@ -183,10 +194,11 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="encoder-server", description="Serve a multimodal encoder.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version('encoderpool')}")
     commands = parser.add_subparsers(dest="command", required=True)
     make = commands.add_parser("make-checkpoint", help="write a small random checkpoint")
-    make.add_argument("directory", metavar="DIR", type=Path)
-    make.add_argument("--seed", type=int, default=0)
+    make.add_argument("directory", metavar="DIR", type=Path, help="a folder that is empty or not there yet")
+    make.add_argument("--seed", type=int, default=0, help="another seed makes other weights")
     make.add_argument("--family", default="qwen2_5_vl", choices=sorted(FAMILIES), help="whose layout it has")
     check_options.add(commands.add_parser("check", help="audit an encoder before it is served"))
     _add_serving(commands.add_parser("serve", help="serve the encoder of a checkpoint directory"))
@@ -199,11 +211,13 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     add("--processor", type=Path, help="a directory with another processor than the checkpoint's own")
     add("--encoder", default="Auto", help="entry point of the encoder; Auto: by the checkpoint's model type")
     add("--engines", type=_count, help="engine processes (default: by CPU quota; 1 on an accelerator)")
-    add("--device", default="cpu")
-    add("--dtype", default="auto", choices=["auto", "float32", "float16", "bfloat16"])
+    add("--device", default="cpu", help="as torch names it: cpu, cuda, cuda:1")
+    add(
+        "--dtype", default="auto", choices=["auto", "float32", "float16", "bfloat16"], help="auto: the checkpoint's own"
+    )
     # Reachable from this machine alone unless told otherwise: nobody asks callers who they are.
-    add("--host", default="127.0.0.1")
-    add("--port", type=_port, default=8000)
+    add("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0: all")
+    add("--port", type=_port, default=8000, help="0: any that is free")
     add("--revision", default="local", help="the pool's revision that this replica belongs to")
     add("--expected-identity", type=Path, help="file that says what this replica must be")
     add("--pod-directory", type=Path, help="downwardAPI volume with the pod's labels and annotations")
@@ -230,12 +244,4 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     add("--grace-seconds", type=_seconds, default=5.0, help="beyond the deadline, before a stuck engine is killed")
     add("--backoff-seconds", type=_seconds, default=1.0, help="before the first restart of an engine")
     add("--lost-seconds", type=_seconds, default=120.0, help="without an engine that serves, before /healthz fails")
-    add("--log-level", default="info", choices=["debug", "info", "warning", "error"])
-
-
-def _log_to_stderr(level: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    fields = "%(asctime)s %(levelname)s %(name)s %(message)s"
-    handler.setFormatter(JsonFormatter(fields, rename_fields={"asctime": "at", "levelname": "level"}))
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    logging.captureWarnings(True)
+    add("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="from which on")

@@ -100,7 +100,7 @@ def open_all(
     for index, item in enumerate(items):
         if item.modality not in modalities:
             known = ", ".join(sorted(modalities))
-            raise UnsupportedModalityError(f"items[{index}].modality: only {known} is accepted here")
+            raise UnsupportedModalityError(f"items[{index}].modality: accepted here: {known}")
     taken: list[Medium] = []
     total = 0
     for index, item in enumerate(items):

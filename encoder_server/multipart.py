@@ -19,6 +19,8 @@ ITEM = "item"
 EXPECTED_TOKENS = "Expected-Tokens"
 _LONGEST_HEAD = 4096
 _LONGEST_BOUNDARY = 70
+# What curl and browsers send for a file whose kind they do not know, or were told nothing of.
+_NO_MODALITIES = ("application", "text")
 _PLAIN_ENCODINGS = ("", "7bit", "8bit", "binary")
 
 
@@ -95,7 +97,10 @@ def _head(head: bytes) -> tuple[str, int | None]:
         raise _WrongHeadError(": the part needs a Content-Type; its main type is the modality")
     if str(headers.get("content-transfer-encoding", "")).strip().lower() not in _PLAIN_ENCODINGS:
         raise _WrongHeadError(": the part must hold the medium's own bytes, not an encoding of them")
-    return headers.get_content_maintype(), _tokens(headers)
+    modality = headers.get_content_maintype()
+    if modality in _NO_MODALITIES:
+        raise _WrongHeadError(f": its Content-Type is {modality}/*, which is no modality; state one as image/png has")
+    return modality, _tokens(headers)
 
 
 def _read(reader: Callable[..., object], *asked: str, **named: str) -> str:

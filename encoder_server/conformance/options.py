@@ -20,8 +20,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     add("directory", metavar="DIR", type=_folder, help="the checkpoint")
     add("--processor", type=_folder, help="a directory with another processor than the checkpoint's own")
     add("--encoder", default="Auto", help="entry point of the encoder; Auto: by the checkpoint's model type")
-    add("--device", default="cpu")
-    add("--dtype", default="auto", choices=["auto", "float32", "float16", "bfloat16"])
+    add("--device", default="cpu", help="as torch names it: cpu, cuda, cuda:1")
+    add(
+        "--dtype", default="auto", choices=["auto", "float32", "float16", "bfloat16"], help="auto: the checkpoint's own"
+    )
     add("--max-pixels", type=_positive(int), default=MAX_PIXELS, help="pixels of the largest picture encoded")
     add("--quick", action="store_true", help="fewer sizes, none of them large")
     add("--seconds", type=_positive(float), default=SECONDS, help="after which no further case is begun")

@@ -21,6 +21,7 @@ import threading
 from pathlib import Path
 from typing import NoReturn
 
+from encoder_server import logs
 from encoder_server.engine import heap
 from encoder_server.engine.bounds import DEFAULTS, Bounds
 
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TRANSFORMERS_OFFLINE"] = "1"
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logs.to_stderr("info")
     heap.keep()
     sock = socket.socket(fileno=options.fd)
     sock.setblocking(True)

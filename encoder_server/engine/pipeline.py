@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from encoder_server import logs
 from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, find, progress
 from encoder_server.engine import measure
 from encoder_server.engine.bounds import DEFAULTS, Bounds
@@ -81,7 +82,9 @@ class Pipeline:
         progress.tell("loading")
         source = Source(model=model, processor=processor or model, device=device, dtype=dtype)
         with _refusing("load"):
-            loaded = find(encoder, model).load(source)
+            found = find(encoder, model)
+            logs.take_over("transformers")  # Which set up its own when the encoder's module imported it.
+            loaded = found.load(source)
         with _refusing("describe itself"):
             pipeline = cls(loaded, bounds=bounds)
         progress.tell("warming")
@@ -180,7 +183,8 @@ class Pipeline:
         prepared = self._prepare(media, Bounds.around(sizes))
         if any(failure.code == "bad_media" for failure in prepared.failures):
             refused = {failure.index for failure in prepared.failures if failure.code == "bad_media"}
-            _log.warning("the encoder does not take the probe's %s", [sizes[at].words for at in sorted(refused)])
+            words = ", ".join(sizes[at].words for at in sorted(refused))
+            _log.warning("of the probe's media the encoder does not take: %s", words)
             return self._run_probe([size for at, size in enumerate(sizes) if at not in refused])
         embeddings, failures = self.encode(prepared)
         for failure in (*prepared.failures, *failures):

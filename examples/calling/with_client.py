@@ -1,4 +1,4 @@
-"""Encode one picture with the client: pip install 'encoderpool[client]'."""
+"""Encode one picture with the client."""
 
 from pathlib import Path
 

@@ -70,6 +70,7 @@ async def test_a_parts_own_count_is_compared(server: Server) -> None:
         (media(png(), png(), png()), "limit_exceeded", "limit is 2"),
         (media(bytes(21000)), "limit_exceeded", "20000"),
         (media(png(), kind="smell/strong"), "unsupported_modality", "items[0].modality"),
+        (media(png(), kind="application/octet-stream"), "bad_request", "items[0]: its Content-Type is application/*"),
         (media(png(), name="picture"), "bad_request", "items[0]"),
     ],
 )

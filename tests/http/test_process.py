@@ -93,6 +93,7 @@ async def test_an_ordered_restart_exits_with_zero(tmp_path: Path, checkpoint: Ch
     [
         (["serve", "/nowhere"], "argument DIR: /nowhere is not a directory"),
         (["serve", "/tmp", "--max-items=0"], "argument --max-items: '0' is not a whole number of at least 1"),
+        (["serve", "/tmp", "--cache-bytes=1Gi"], "argument --cache-bytes: '1Gi' is not a whole number of bytes"),
         (["serve", "/tmp", "--port=x"], "argument --port: 'x' is not a port"),
         (["serve", "/tmp", "--expected-identity=/tmp"], "argument --expected-identity: /tmp is not a file"),
         (
