@@ -183,8 +183,7 @@ class Engines:
             self._start_seconds, self._fault = min(took, self._start_seconds or took), None
             self._batcher.open()
             _LOG.info("engine_ready", extra={"engine": slot.number, "batch_budget": self._batcher.budget})
-            # In this order: a replica with an engine that serves must not be seen to go back to STARTING.
-            self._tell()
+            self._tell()  # First: a replica with an engine that serves must not be seen to go back to STARTING.
             self._hear(slot, None)
             while True:
                 batch = await self._batcher.take(slot.link.lost)
