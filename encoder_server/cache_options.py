@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from encoder_server.argument_types import byte_count, count, seconds
 from encoder_server.settings import RedisSettings
 
 URL_VARIABLE = "ENCODERPOOL_CACHE_REDIS_URL"
@@ -19,16 +20,10 @@ _URL = re.compile(r"(rediss?|unix)://\S+")
 _SCOPE = re.compile(r"[A-Za-z0-9._/-]{1,200}")
 
 
-def add(
-    parser: argparse.ArgumentParser,
-    *,
-    most_bytes: Callable[[str], int],
-    count: Callable[[str], int],
-    seconds: Callable[[str], float],
-) -> None:
+def add(parser: argparse.ArgumentParser) -> None:
     """Add the options about the cache to `parser`."""
     option = parser.add_argument
-    option("--cache-bytes", type=most_bytes, default=0, help="bytes of embeddings kept in memory; 0: none")
+    option("--cache-bytes", type=byte_count, default=0, help="bytes of embeddings kept in memory; 0: none")
     option(
         "--cache-redis-url-file",
         type=Path,

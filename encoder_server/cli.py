@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from encoder_server import app, cache_options, fetch_options, logs, quota, tracing
-from encoder_server.argument_types import byte_count as _bytes
 from encoder_server.argument_types import count as _count
 from encoder_server.argument_types import names as _names
 from encoder_server.argument_types import period as _period
@@ -236,7 +235,7 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     # Longer than proxies and clients keep an idle connection: who closes first should be the one who would send next.
     add("--idle-seconds", type=_seconds, default=120.0, help="for a connection to send a whole request head")
     add("--batch-budget", type=_count, help="pixels of one batch of several requests (default: as measured)")
-    cache_options.add(serve, most_bytes=_bytes, count=_count, seconds=_seconds)
+    cache_options.add(serve)
     add("--evidence-seconds", type=_seconds, default=1.0, help="longest without encoding what could be recalled")
     add("--probe-period-seconds", type=_period, default=300.0, help="between golden probes; 0: none")
     add("--deadline-seconds", type=_seconds, default=60.0, help="from admission to the answer")
