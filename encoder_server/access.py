@@ -27,7 +27,7 @@ _QUIET = ("/healthz", "/readyz", "/metrics")
 async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Have the request served, and say in one line what became of it."""
     given = request.headers.get(keys.REQUEST_ID_HEADER, "")
-    request[keys.REQUEST_ID] = given if keys.SAFE_ID.fullmatch(given) else ids.fresh()
+    request[keys.REQUEST_ID] = given if ids.SAFE.fullmatch(given) else ids.fresh()
     trail = request[keys.TRAIL] = Trail(request[keys.REQUEST_ID], request.app[keys.METRICS])
     answer: web.StreamResponse | None = None
     try:

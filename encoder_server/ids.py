@@ -1,4 +1,4 @@
-"""Ids: names for requests that came without one, and for the parts of an answer.
+"""Ids: names for requests that came without one, and for the parts of an answer; what an id of a caller's may be.
 
 Must never: be taken for a secret: who has seen some can guess the next.
 """
@@ -6,7 +6,10 @@ Must never: be taken for a secret: who has seen some can guess the next.
 from __future__ import annotations
 
 import random
+import re
 
+SAFE = re.compile(r"[A-Za-z0-9._-]{1,128}")
+"""What a caller may send as an id; anything else is not looked at."""
 _NUMBERS = random.Random(random.SystemRandom().getrandbits(256))  # noqa: S311 - names; the system's own cost more than the request
 
 

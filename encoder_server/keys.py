@@ -6,7 +6,6 @@ Place: between `app`, which fills them, and `routes`. Must never: hold a value.
 from __future__ import annotations
 
 import asyncio
-import re
 from contextlib import ExitStack
 
 from aiohttp import web
@@ -35,8 +34,6 @@ TRACING = web.AppKey[Tracing | None]("tracing")
 DOCUMENT = web.AppKey("document", bytes)
 REQUEST_ID_HEADER = "X-Request-Id"
 CALLER_HEADER = "X-Caller-Id"
-SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-"""What a caller may send as an id; anything else is not looked at."""
 HELD = web.RequestKey("held", ExitStack)
 """What a request holds until its answer is written."""
 TRAIL = web.RequestKey("trail", Trail)

@@ -14,7 +14,7 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from encoder_server import inflate, keys, media, openapi, pictures
+from encoder_server import ids, inflate, keys, media, openapi, pictures
 from encoder_server.errors import BadRequestError, CrowdedError, EncoderServerError, LimitExceededError
 from encoder_server.lifecycle import State
 from encoder_server.pipeline import Call
@@ -94,7 +94,7 @@ def _caller(request: web.Request) -> str:
     the places of admission bound both.
     """
     named = request.headers.get(keys.CALLER_HEADER, "")
-    return named if keys.SAFE_ID.fullmatch(named) else request.remote or ""
+    return named if ids.SAFE.fullmatch(named) else request.remote or ""
 
 
 def _reader(request: web.Request, encoding: str, most: int) -> Callable[[], Awaitable[bytes]]:

@@ -5,7 +5,6 @@ Place: between the two clients and the pure modules. Must never: do input or out
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import TypeVar
 import httpx
 import pydantic
 
+from encoder_server import ids
 from encoder_server.answers import Promises
 from encoder_server.client import failures
 from encoder_server.client.bodies import Body, fill
@@ -24,7 +24,6 @@ from encoder_server.client.retries import Retries, retry_after
 
 M = TypeVar("M", bound=pydantic.BaseModel)
 ENCODE = "/v1/encode"
-_SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,7 @@ class Call:
     begun: bool = False
 
     def __post_init__(self) -> None:
-        if not _SAFE_ID.fullmatch(self.request_id):
+        if not ids.SAFE.fullmatch(self.request_id):
             raise ValueError("request_id must be 1 to 128 of A-Z a-z 0-9 . _ -")
 
     @property
