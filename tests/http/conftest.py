@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.http.redis_server import RedisServer, redis_running
+from tests.http.sharing_pool import SharingPool
 from tests.http.under_test import Checkpoint, Server, Start, serving
 
 
@@ -26,3 +28,17 @@ async def start(tmp_path: Path, checkpoint: Checkpoint) -> AsyncIterator[Start]:
             return await stack.enter_async_context(server)
 
         yield begin
+
+
+@pytest.fixture
+async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
+    async with redis_running(tmp_path / "redis") as server:
+        yield server
+
+
+@pytest.fixture
+async def pool(tmp_path: Path, redis: RedisServer) -> AsyncIterator[SharingPool]:
+    async with AsyncExitStack() as stack:
+        made = SharingPool(tmp_path, stack)
+        made.point_to(redis)
+        yield made

@@ -1,14 +1,10 @@
 """A flush that the operator orders: what one producer made is nobody's hit any more, wherever it is."""
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.http.redis_server import SCOPE, RedisServer, redis_running
+from tests.http.redis_server import SCOPE, RedisServer
 from tests.http.sharing_pool import SharingPool, count, rows
 from tests.http.test_probes import later
 from tests.http.under_test import Server, Start, until
@@ -16,20 +12,6 @@ from tests.http.under_test import Server, Start, until
 ORDERS = json.loads((Path(__file__).parents[1] / "contract" / "orders.json").read_text())
 FLUSH = ORDERS["flush"]["annotation"]
 MEMORY = {"tier": "memory"}
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    async with redis_running(tmp_path / "redis") as server:
-        yield server
-
-
-@pytest.fixture
-async def pool(tmp_path: Path, redis: RedisServer) -> AsyncIterator[SharingPool]:
-    async with AsyncExitStack() as stack:
-        made = SharingPool(tmp_path, stack)
-        made.point_to(redis)
-        yield made
 
 
 async def producer(server: Server) -> str:

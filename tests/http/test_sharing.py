@@ -5,7 +5,7 @@ import itertools
 import json
 import logging
 import struct
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,20 +19,6 @@ from tests.http.sharing_pool import REDIS, SharingPool, count, rows
 from tests.http.test_cache import checks
 from tests.http.test_engine_faults import open_gate
 from tests.http.under_test import items, until
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    async with redis_running(tmp_path / "redis") as server:
-        yield server
-
-
-@pytest.fixture
-async def pool(tmp_path: Path, redis: RedisServer) -> AsyncIterator[SharingPool]:
-    async with AsyncExitStack() as stack:
-        made = SharingPool(tmp_path, stack)
-        made.point_to(redis)
-        yield made
 
 
 async def test_what_one_replica_encoded_another_recalls_and_checks_again(pool: SharingPool, redis: RedisServer) -> None:

@@ -11,18 +11,12 @@ from pathlib import Path
 import pytest
 
 from encoder_server import keys
-from tests.http.redis_server import RedisServer, free_port, redis_running
+from tests.http.redis_server import RedisServer, free_port
 from tests.http.sharing_pool import SharingPool, count, rows, usable
 from tests.http.under_test import Server, items, until
 
 CONNECTIONS = 4
 SIZES = [(28 * width, 28 * height) for width in range(2, 6) for height in range(2, 7)]
-
-
-@pytest.fixture
-async def redis(tmp_path: Path) -> AsyncIterator[RedisServer]:
-    async with redis_running(tmp_path / "redis") as server:
-        yield server
 
 
 @pytest.fixture
