@@ -19,7 +19,7 @@ import pydantic
 
 from encoder_server.answers import Identity, Limits, Promises, Readiness
 from encoder_server.client.bodies import Body
-from encoder_server.client.calls import ENCODE, Call, EncodeCall, Options, parse
+from encoder_server.client.calls import ENCODE, Call, Document, EncodeCall, Options
 from encoder_server.client.failures import EncoderPoolError
 from encoder_server.client.media import Item
 from encoder_server.client.results import Embeddings
@@ -90,7 +90,7 @@ class AsyncClient:
         async def attempt(http: httpx.AsyncClient, left: float) -> Embeddings:
             async with self._answer(http, encode, left) as response:
                 reading = encode.reading(response)
-                async for piece in response.aiter_bytes():
+                async for piece in response.aiter_raw():
                     told = reading.feed(piece)
                     if told is not None and on_promise is not None:
                         encode.promised = told
@@ -118,8 +118,11 @@ class AsyncClient:
 
         async def attempt(http: httpx.AsyncClient, left: float) -> M:
             timeout = self._options.timeout(left)
-            response = await http.get(self._options.at(path), headers=call.headers, timeout=timeout)
-            return parse(response, call, model, statuses or (200,))
+            async with http.stream("GET", self._options.at(path), headers=call.headers, timeout=timeout) as response:
+                document = Document(response, call, model, statuses or (200,))
+                async for piece in response.aiter_raw():
+                    document.feed(piece)
+                return document.finish()
 
         return await self._call(call, attempt)
 
@@ -174,7 +177,8 @@ class AsyncClient:
             yield http
 
     def _connections(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(verify=self._tls, headers=dict(self._options.headers))
+        options = self._options
+        return httpx.AsyncClient(verify=self._tls, headers=dict(options.headers), cookies=options.cookies)
 
 
 async def _pieces(body: Body) -> AsyncIterator[bytes]:

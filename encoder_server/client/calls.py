@@ -9,7 +9,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TypeVar
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Generic, TypeVar
 
 import httpx
 import pydantic
@@ -36,6 +37,11 @@ class Options:
     retries: Retries
     headers: Mapping[str, str]
     most_answer_bytes: int
+
+    @property
+    def cookies(self) -> CookieJar:
+        """A jar that stays empty: what one replica gives must not grow here, nor bind a caller to it."""
+        return CookieJar(DefaultCookiePolicy(allowed_domains=()))
 
     def at(self, path: str) -> str:
         """Return the address of an endpoint."""
@@ -113,18 +119,39 @@ class EncodeCall:
             response.headers,
             self._items,
             request_id=self._call.request_id,
+            accept=self._accept,
             promised=self.promised,
             most_bytes=self._most_bytes,
         )
 
 
-def parse(response: httpx.Response, call: Call, model: type[M], statuses: tuple[int, ...]) -> M:
-    """Return the body of an answer with one of `statuses`; raises EncoderPoolError."""
-    if response.status_code not in statuses:
-        waits = retry_after(response.headers)
-        raise failures.from_answer(response.status_code, response.content, call.request_id, waits)
-    try:
-        return model.model_validate_json(response.content)
-    except pydantic.ValidationError:
-        text = f"the answer is no {model.__name__}"
-        raise failures.InvalidAnswerError(text, request_id=call.request_id) from None
+class Document(Generic[M]):
+    """Takes the pieces of an answer that is to have one of `statuses` and be a `model`."""
+
+    def __init__(self, response: httpx.Response, call: Call, model: type[M], statuses: tuple[int, ...]) -> None:
+        self._response = response
+        self._call = call
+        self._model = model
+        self._statuses = statuses
+        self._held = bytearray()
+
+    def feed(self, piece: bytes) -> None:
+        """Take a piece; raises EncoderPoolError."""
+        self._held += piece
+        if len(self._held) > failures.MOST_JSON_BYTES:
+            raise self._unfit()
+
+    def finish(self) -> M:
+        """Return what an answer says that has come whole; raises EncoderPoolError."""
+        if self._response.status_code not in self._statuses:
+            raise self._unfit()
+        try:
+            return self._model.model_validate_json(bytes(self._held))
+        except pydantic.ValidationError:
+            raise self._unfit() from None
+
+    def _unfit(self) -> failures.EncoderPoolError:
+        status, request_id = self._response.status_code, self._call.request_id
+        if status in self._statuses:
+            return failures.InvalidAnswerError(f"the answer is no {self._model.__name__}", request_id=request_id)
+        return failures.from_answer(status, bytes(self._held), request_id, retry_after(self._response.headers))

@@ -24,6 +24,8 @@ import pydantic
 from encoder_server.answers import Culprit, ErrorAnswer
 
 _AGAIN = (429, 502, 503)
+# Of an error's body, and of one that says what a server is. Any server's own are far below it.
+MOST_JSON_BYTES = 2**18
 
 
 class EncoderPoolError(Exception):
@@ -108,7 +110,7 @@ class InvalidAnswerError(EncoderPoolError):
 def from_answer(status: int, body: bytes, request_id: str, retry_after: float | None = None) -> EncoderPoolError:
     """Return the error that an answer tells of; one that is not the server's own, but a proxy's, is told by status."""
     try:
-        told = ErrorAnswer.model_validate_json(body).error
+        told = ErrorAnswer.model_validate_json(body if len(body) <= MOST_JSON_BYTES else b"").error
     except pydantic.ValidationError:
         code = f"http_{status}"
         return _kind(status, code)(

@@ -7,9 +7,12 @@ Content-Length, which the server states for each. Must never: hold more than was
 from __future__ import annotations
 
 import email.message
+import re
 from dataclasses import dataclass
 
 _LONGEST_HEAD = 8192
+# As RFC 2046 has it, without the spaces; whatever else a header's grammar would allow, no server here sends.
+_BOUNDARY = re.compile(r"""; *boundary=("?)([A-Za-z0-9'()+_,./:=?-]{1,70})\1 *(;|$)""")
 
 
 class BrokenError(ValueError):
@@ -29,10 +32,10 @@ class Parts:
     """Takes pieces of an answer, gives its parts."""
 
     def __init__(self, content_type: str, most_bytes: int) -> None:
-        boundary = _headers(f"Content-Type: {content_type}").get_boundary()
-        if not boundary:
+        boundary = _BOUNDARY.search(content_type)
+        if boundary is None:
             raise BrokenError("the answer states no boundary")
-        self._delimiter = f"--{boundary}".encode()
+        self._delimiter = f"--{boundary[2]}".encode()
         self._most_bytes = most_bytes
         self._held = bytearray()
         self.ended = False

@@ -30,6 +30,7 @@ class Reading:
         asked: Sequence[Item],
         *,
         request_id: str,
+        accept: str,
         promised: Promises | None,
         most_bytes: int,
     ) -> None:
@@ -39,13 +40,16 @@ class Reading:
         self._request_id = request_id
         self._promised = promised
         self._most_bytes = most_bytes
-        self._type = headers.get("content-type", "").split(";")[0].strip().lower()
         self._size = 0
         self._pieces: list[bytes] = []
         self._count = 0
         self._last: mixed.Part | None = None
         self._parts: mixed.Parts | None = None
-        if status == 200 and self._type == MULTIPART:
+        if status != 200:
+            return
+        if headers.get("content-type", "").split(";")[0].strip().lower() != accept:
+            raise self._invalid("the answer is of another type than was asked for")
+        if accept == MULTIPART:
             try:
                 self._parts = mixed.Parts(headers["content-type"], most_bytes)
             except mixed.BrokenError as broken:
@@ -54,6 +58,8 @@ class Reading:
     def feed(self, piece: bytes) -> Promises | None:
         """Take a piece; return the promises where they came with it, and were not known from an earlier try."""
         self._size += len(piece)
+        if self._status != 200 and self._size > failures.MOST_JSON_BYTES:
+            raise failures.from_answer(self._status, b"", self._request_id, retry_after(self._headers))
         if self._size > self._most_bytes:
             raise self._invalid(f"the answer is longer than {self._most_bytes} bytes")
         if self._parts is None:
@@ -79,8 +85,6 @@ class Reading:
         body = b"".join(self._pieces)
         if self._status != 200:
             raise failures.from_answer(self._status, body, self._request_id, retry_after(self._headers))
-        if self._type != SAFETENSORS:
-            raise self._invalid("the answer is of another type than was asked for")
         return self._embeddings(body)
 
     def _second_part(self, parts: mixed.Parts) -> Embeddings:
@@ -95,6 +99,8 @@ class Reading:
         return found
 
     def _promises(self, part: mixed.Part) -> Promises | None:
+        if len(part.body) > results.most_head(self._asked):
+            raise self._invalid("the first part is longer than a promise of so few")
         try:
             promised = Promises.model_validate_json(part.body)
             results.fit(promised.items, self._asked)

@@ -6,7 +6,6 @@ not their promise's.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,11 +14,14 @@ from typing import Annotated, Any
 import numpy
 import numpy.typing
 import pydantic
+import pydantic_core
 
 from encoder_server.answers import PromisedItem
 from encoder_server.client.media import Item
 
-_LONGEST_HEAD = 16 * 2**20
+# What says of rows what they are grows with the items that were asked for, and with nothing that is sent.
+_HEAD_BYTES, _HEAD_BYTES_OF_AN_ITEM = 2**16, 2**12
+_MOST = 2**31
 _DTYPES = {"F32": ("float32", 4), "F16": ("float16", 2), "BF16": ("bfloat16", 2), "F64": ("float64", 8)}
 
 
@@ -63,7 +65,7 @@ class _Tensor(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(strict=True, extra="forbid")
 
     dtype: str
-    shape: list[Annotated[int, pydantic.Field(ge=0)]] = pydantic.Field(min_length=2, max_length=2)
+    shape: list[Annotated[int, pydantic.Field(ge=0, le=_MOST)]] = pydantic.Field(min_length=2, max_length=2)
     data_offsets: list[Annotated[int, pydantic.Field(ge=0)]] = pydantic.Field(min_length=2, max_length=2)
 
 
@@ -72,6 +74,11 @@ class _About(pydantic.BaseModel):
     fingerprint: str
     revision: str
     items: pydantic.Json[tuple[PromisedItem, ...]]
+
+
+def most_head(asked: Sequence[Item]) -> int:
+    """Return the bytes of JSON that may say of these items what became of them."""
+    return _HEAD_BYTES + _HEAD_BYTES_OF_AN_ITEM * len(asked)
 
 
 def fit(promised: Sequence[PromisedItem], asked: Sequence[Item]) -> None:
@@ -87,7 +94,7 @@ def fit(promised: Sequence[PromisedItem], asked: Sequence[Item]) -> None:
 
 def read(body: bytes, asked: Sequence[Item]) -> Embeddings:
     """Return the embeddings in a safetensors body; UnfitError where it is not exactly what was asked for."""
-    head, values = _split(body)
+    head, values = _split(body, most_head(asked))
     try:
         about = _About.model_validate(head.pop("__metadata__", None))
         tensors = {name: _Tensor.model_validate(tensor) for name, tensor in head.items()}
@@ -107,12 +114,14 @@ def read(body: bytes, asked: Sequence[Item]) -> Embeddings:
     return Embeddings(request_id=about.request_id, fingerprint=about.fingerprint, revision=about.revision, items=items)
 
 
-def _split(body: bytes) -> tuple[dict[str, Any], memoryview]:
+def _split(body: bytes, most: int) -> tuple[dict[str, Any], memoryview]:
     length = int.from_bytes(body[:8], "little")
-    if len(body) < 8 or length > min(_LONGEST_HEAD, len(body) - 8):
+    if len(body) < 8 or length > len(body) - 8:
         raise UnfitError("the body is shorter than its head")
+    if length > most:
+        raise UnfitError("the head of the tensors is longer than that of so few")
     try:
-        head = json.loads(body[8 : 8 + length])
+        head = pydantic_core.from_json(body[8 : 8 + length])
     except ValueError:
         raise UnfitError("the head of the tensors is not JSON") from None
     if not isinstance(head, dict):
@@ -127,6 +136,8 @@ def _embedding(item: PromisedItem, tensor: _Tensor, values: memoryview) -> Embed
     start, end = tensor.data_offsets
     if tensor.shape[0] != item.tokens:
         raise UnfitError(f"item.{item.index} has {tensor.shape[0]} rows, {item.tokens} were promised")
+    if tensor.shape[1] == 0:
+        raise UnfitError(f"item.{item.index} has rows without a width")
     if end > len(values) or end - start != math.prod(tensor.shape) * size:
         raise UnfitError(f"item.{item.index}: its bytes do not fill its shape")
     raw = values[start:end]

@@ -38,6 +38,6 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return float(text[:9])
     try:
         span = parsedate_to_datetime(text) - parsedate_to_datetime(headers.get("date", ""))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, ArithmeticError, LookupError):
         return None
     return max(0.0, span.total_seconds())

@@ -17,7 +17,8 @@ import httpx
 import pydantic
 
 from encoder_server.answers import Identity, Limits, Promises, Readiness
-from encoder_server.client.calls import ENCODE, Call, EncodeCall, Options, parse
+from encoder_server.client.calls import ENCODE, Call, Document, EncodeCall, Options
+from encoder_server.client.deadlines import bounded, until
 from encoder_server.client.failures import EncoderPoolError
 from encoder_server.client.media import Item
 from encoder_server.client.results import Embeddings
@@ -30,8 +31,8 @@ M = TypeVar("M", bound=pydantic.BaseModel)
 class Client:
     """Speaks with a server, or with a pool's Service, at `url`; threads may share it. Close it, or use it in `with`.
 
-    A call with all its tries ends within `deadline_seconds`, looked at whenever something comes. `headers` go with
-    every request. An answer of more than `most_answer_bytes` is not read. Every method raises EncoderPoolError.
+    A call with all its tries ends within `deadline_seconds` (and the time that a name takes to be looked up). `headers`
+    go with every request. An answer of more than `most_answer_bytes` is not read. Every method raises EncoderPoolError.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Client:
         def attempt(http: httpx.Client, ends: float) -> Embeddings:
             with self._answer(http, encode, ends) as response:
                 reading = encode.reading(response)
-                for piece in response.iter_bytes():
+                for piece in response.iter_raw():
                     told = reading.feed(piece)
                     if told is not None and on_promise is not None:
                         encode.promised = told
@@ -116,8 +117,11 @@ class Client:
 
         def attempt(http: httpx.Client, ends: float) -> M:
             timeout = self._options.timeout(max(0.001, ends - time.monotonic()))
-            response = http.get(self._options.at(path), headers=call.headers, timeout=timeout)
-            return parse(response, call, model, statuses or (200,))
+            with http.stream("GET", self._options.at(path), headers=call.headers, timeout=timeout) as response:
+                document = Document(response, call, model, statuses or (200,))
+                for piece in response.iter_raw():
+                    document.feed(piece)
+                return document.finish()
 
         return self._call(call, attempt)
 
@@ -139,7 +143,7 @@ class Client:
         while True:
             call.tries += 1
             try:
-                with call.told(), self._connected(fresh=call.tries > 1) as http:
+                with call.told(), until(ends), self._connected(fresh=call.tries > 1) as http:
                     return attempt(http, ends)
             except EncoderPoolError as error:
                 error.tries = call.tries
@@ -159,4 +163,5 @@ class Client:
             yield http
 
     def _connections(self) -> httpx.Client:
-        return httpx.Client(verify=self._tls, headers=dict(self._options.headers))
+        options = self._options
+        return bounded(httpx.Client(verify=self._tls, headers=dict(options.headers), cookies=options.cookies))
