@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import gzip
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -30,15 +31,16 @@ class Store:
 
     address: str
     asked: list[web.Request] = field(default_factory=list)
+    scheme: str = "http"
 
     def url(self, path: str = "a.png") -> str:
-        return f"http://{self.address}/{path}"
+        return f"{self.scheme}://{self.address}/{path}"
 
 
 @asynccontextmanager
-async def storing(**paths: Respond | bytes) -> AsyncIterator[Store]:
+async def storing(tls: ssl.SSLContext | None = None, /, **paths: Respond | bytes) -> AsyncIterator[Store]:
     """A server that answers each path with these bytes, or as this handler does."""
-    store = Store("")
+    store = Store("", scheme="https" if tls else "http")
 
     async def answer(request: web.Request) -> web.StreamResponse:
         store.asked.append(request)
@@ -52,7 +54,7 @@ async def storing(**paths: Respond | bytes) -> AsyncIterator[Store]:
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
         store.address = f"127.0.0.1:{runner.addresses[0][1]}"
         yield store
     finally:

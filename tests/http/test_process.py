@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,18 +37,20 @@ class Process(Client):
         return self.process.returncode
 
 
-def spawn(command: list[str], log: Path) -> subprocess.Popen[bytes]:
+def spawn(command: list[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with open(log, "wb") as file:
-        return subprocess.Popen(command, stderr=file, env=ENVIRONMENT)
+        return subprocess.Popen(command, stderr=file, env={**ENVIRONMENT, **environment})
 
 
 @asynccontextmanager
-async def running(tmp_path: Path, checkpoint: Checkpoint) -> AsyncIterator[Process]:
+async def running(
+    tmp_path: Path, checkpoint: Checkpoint, *arguments: str, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Process]:
     log = tmp_path / "log"
     pod = Pod(tmp_path / "pod")
     command = [sys.executable, PROGRAM, "serve", str(checkpoint.directory), "--port=0", "--engines=1"]
-    command.append(f"--pod-directory={pod.directory}")
-    process = spawn(command, log)
+    command += [f"--pod-directory={pod.directory}", *arguments]
+    process = spawn(command, log, environment or {})
     try:
         async with aiohttp.ClientSession() as session:
 
