@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 import redis
-from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.asyncio.connection import AbstractConnection, ConnectionPool, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
@@ -93,6 +93,9 @@ class RedisConnection:
             # The protocol's version by name, because its negotiation would hide which server is asked.
             pool = ConnectionPool.from_url(url, retry=Retry(NoBackoff(), 0), driver_info=None, protocol=2)
             connection: AbstractConnection = pool.make_connection()  # type: ignore[no-untyped-call]
+            if isinstance(connection, SSLConnection):
+                # It reads all the authorities of the system: 30 ms that are not to be the front's.
+                await asyncio.to_thread(connection.ssl_context.get)
             await _resolve(pool.connection_kwargs, resolving)
         except Exception as failed:
             raise _told(failed) from None
