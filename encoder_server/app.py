@@ -20,7 +20,7 @@ from aiohttp.typedefs import Handler
 from encoder_server import access, background, errors, keys, wire
 from encoder_server.admission import Admission
 from encoder_server.batcher import Batcher
-from encoder_server.connections import Connections, Runner
+from encoder_server.connections import Connections, Runner, make_room
 from encoder_server.engines import Engines
 from encoder_server.evidence import Evidence
 from encoder_server.fetch import fetching
@@ -157,6 +157,7 @@ def serve(settings: Settings, engine_command: Sequence[str]) -> int:
 
     Raises ListenError where the address cannot be listened on.
     """
+    make_room()
     asyncio.run(_serve(settings, engine_command))
     return 0
 

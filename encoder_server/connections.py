@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,13 @@ from encoder_server import errors, wire
 
 _LOG = logging.getLogger(__name__)
 _NAME = {"Server": "encoder-server"}
+
+
+def make_room() -> None:
+    """Let this process open as many files as it may: a system's first offer (1024) is less than a crowd takes, and
+    where there are none left, what an engine sends cannot be received, so that it is lost."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class Connections:

@@ -44,13 +44,18 @@ def spawn(command: list[str], log: Path, environment: Mapping[str, str]) -> subp
 
 @asynccontextmanager
 async def running(
-    tmp_path: Path, checkpoint: Checkpoint, *arguments: str, environment: Mapping[str, str] | None = None
+    tmp_path: Path,
+    checkpoint: Checkpoint,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    before: str = "true",
 ) -> AsyncIterator[Process]:
+    """A server that a shell starts, after this command of the shell's."""
     log = tmp_path / "log"
     pod = Pod(tmp_path / "pod")
     command = [sys.executable, PROGRAM, "serve", str(checkpoint.directory), "--port=0", "--engines=1"]
     command += [f"--pod-directory={pod.directory}", *arguments]
-    process = spawn(command, log, environment or {})
+    process = spawn(["sh", "-c", f'{before} && exec "$@"', "sh", *command], log, environment or {})
     try:
         async with aiohttp.ClientSession() as session:
 
