@@ -6,6 +6,7 @@ long as it likes; event loops have their own way to end a call. Must never: know
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ import httpx
 # A thread's calls are one after another, or one within another's `on_promise`.
 _ENDS: ContextVar[float] = ContextVar("ends", default=float("inf"))
 _PIECE = 2**16
+_LEAST = 0.001
 
 
 @contextmanager
@@ -49,7 +51,18 @@ class _Network(httpcore.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        return _Stream(super().connect_tcp(host, port, timeout, local_address, socket_options))
+        """Connect to the first address that answers; `timeout` is for all of them, where httpcore gives it to each."""
+        ends = time.monotonic() + _left(timeout, httpcore.ConnectTimeout)
+        failed: Exception = httpcore.ConnectError("no address")
+        for address in _addresses(host, port):
+            try:
+                left = max(_LEAST, ends - time.monotonic())
+                return _Stream(super().connect_tcp(address, port, left, local_address, socket_options))
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failed = error
+            if time.monotonic() >= ends:
+                break
+        raise failed
 
 
 class _Stream(httpcore.NetworkStream):
@@ -73,6 +86,14 @@ class _Stream(httpcore.NetworkStream):
 
     def close(self) -> None:
         self._stream.close()
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise httpcore.ConnectError(str(error)) from error
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def _left(timeout: float | None, late: type[httpcore.TimeoutException]) -> float:

@@ -7,7 +7,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -289,6 +289,40 @@ async def test_who_never_reads_does_not_hold_a_caller_beyond_the_deadline(kind: 
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         error = await fails(kind, url, content=bytes(40_000_000), deadline_seconds=0.3)
         assert isinstance(error, client.DeadlineError)
+
+
+async def test_a_name_of_many_addresses_that_do_not_answer_does_not_hold_a_caller_beyond_the_deadline(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.ExitStack() as stack:
+        port = stack.enter_context(_silent("127.0.0.1", 0)).getsockname()[1]
+        addresses = ["127.0.0.1", *(f"127.0.0.{last}" for last in range(2, 9))]
+        for address in addresses[1:]:
+            stack.enter_context(_silent(address, port))
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
+        known = socket.getaddrinfo
+
+        def look_up(host: Any, *arguments: Any, **options: Any) -> Any:
+            return found if host in ("many.example", b"many.example") else known(host, *arguments, **options)
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        begun = time.monotonic()
+        error = await fails(kind, f"http://many.example:{port}", deadline_seconds=1.0, connect_seconds=0.5)
+        assert isinstance(error, client.ConnectionFailedError | client.DeadlineError)
+        assert time.monotonic() - begun < 3  # Eight addresses, 0.5 s for each, would be 4 s.
+
+
+@contextlib.contextmanager
+def _silent(address: str, port: int) -> Iterator[socket.socket]:
+    """A port that answers nobody any more: as many wait for it as may."""
+    with socket.socket() as listening, contextlib.ExitStack() as stack:
+        listening.bind((address, port))
+        listening.listen(0)
+        for _ in range(2):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        yield listening
 
 
 @pytest.mark.parametrize("status", ["200 OK", "400 X", "429 X", "503 X"])
