@@ -7,10 +7,11 @@ event loop: how long a header takes to read is for its sender to say.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from encoder_server import aside, media, multipart
 from encoder_server.admission import Permit
+from encoder_server.engine.messages import Declared
 from encoder_server.fetch import Fetcher
 from encoder_server.headers import Headers, UnknownHeaderError
 from encoder_server.media import Body, Medium
@@ -23,12 +24,19 @@ class Intake:
     """Takes the media of every request; `fetcher` None: none is fetched."""
 
     def __init__(self, limits: Limits, fetcher: Fetcher | None) -> None:
-        self._limits = limits
+        self._all = self._limits = limits
+        self._declared: Mapping[str, Declared] | None = None
         self._fetcher = fetcher
         self._headers = Headers()
 
-    async def take(self, body: Body, modalities: Sequence[str], permit: Permit) -> Sequence[Medium]:
-        """Return the media in `body`; raises what `media.take` and `Fetcher.fill` raise."""
+    async def take(self, body: Body, declared: Mapping[str, Declared], permit: Permit) -> Sequence[Medium]:
+        """Return the media in `body`, each one that an encoder which has `declared` takes.
+
+        Raises what `media.take` and `Fetcher.fill` raise.
+        """
+        if declared is not self._declared:
+            self._declared, self._limits = declared, self._all.within(declared)
+        modalities = self._limits.modalities or ()
         if self._fetcher is not None:
             items = await asyncio.to_thread(media.read, body, self._limits)
             items = await self._fetcher.fill(items, len(body.data), permit)

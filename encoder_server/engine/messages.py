@@ -98,11 +98,17 @@ class ProbeItem(Size):
 
 @validated(frozen=True, kw_only=True)
 class Declared:
-    """For a modality: row width, dtype name, and whether its promise is independent of its model or its own word."""
+    """For a modality: row width, dtype name, whether its promise is independent of its model or its own word, and how
+    many seconds one sound or video may last, where the encoder takes no longer ones (None: it states no limit)."""
 
     width: int
     dtype: str
     check: Literal["promise", "self"]
+    max_seconds: Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)] | None = None
+
+    def takes(self, size: Size) -> bool:
+        """Whether a medium of this size, of its modality, is no longer than the encoder takes."""
+        return self.max_seconds is None or size.seconds <= self.max_seconds
 
 
 @validated(frozen=True, kw_only=True)
