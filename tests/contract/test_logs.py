@@ -107,7 +107,7 @@ def fields(path: Path) -> Iterator[str]:
                 assigned = (node for node in ast.walk(function) if isinstance(node, ast.Assign | ast.AnnAssign))
                 wanted = [node.value for node in assigned if node.value and given.id in ast.dump(node)]
             for each in (node for value in wanted for node in ast.walk(value) if isinstance(node, ast.Dict)):
-                yield from (key.value for key in each.keys if isinstance(key, ast.Constant))
+                yield from (str(key.value) for key in each.keys if isinstance(key, ast.Constant))
 
 
 def test_every_field_of_a_line_is_on_the_page() -> None:
