@@ -278,6 +278,7 @@ class Engine:
             self.wait_at_gate()
 
     def wait_at_gate(self) -> None:
+        (self.model / "at-gate").touch()
         with open(self.model / "gate", "rb"):
             pass
 
