@@ -86,8 +86,7 @@ class Item:
 
 @validated(frozen=True, kw_only=True)
 class ProbeItem(Size):
-    """One synthetic medium, by its size, on its way through the whole pipeline; `produced` is null when the layout
-    failed."""
+    """One synthetic medium, by its size, on its way through the pipeline; `produced` is null where the layout failed."""
 
     index: int
     grid: tuple[int, ...] | None
@@ -105,10 +104,6 @@ class Declared:
     dtype: str
     check: Literal["promise", "self"]
     max_seconds: Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)] | None = None
-
-    def takes(self, size: Size) -> bool:
-        """Whether a medium of this size, of its modality, is no longer than the encoder takes."""
-        return self.max_seconds is None or size.seconds <= self.max_seconds
 
 
 @validated(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,9 +19,9 @@ import numpy.typing as npt
 import torch
 
 from encoder_server import logs
-from encoder_server.encoders import AUTO, Description, Encoder, RefusedError, Source, find, progress
+from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, find, progress
 from encoder_server.engine import measure
-from encoder_server.engine.bounds import DEFAULTS, Bounds
+from encoder_server.engine.bounds import DEFAULTS, Bounds, taken
 from encoder_server.engine.encode import Embedding, encode
 from encoder_server.engine.messages import Failure, Measured, ProbeItem, Promise
 from encoder_server.engine.preprocess import Medium, Ready, Rules, preprocess
@@ -60,7 +59,7 @@ class Pipeline:
     def __init__(self, encoder: Encoder[Any], *, bounds: Bounds = DEFAULTS) -> None:
         self._encoder = encoder
         self._description = encoder.describe()
-        self._bounds = _within(bounds, self._description)
+        self._bounds = bounds.within(self._description.declared)
         if "audio" in self._description.declared and self._description.sampling_rate is None:
             raise RefusedError("the encoder declares audio, and no sampling rate for it")
 
@@ -179,7 +178,7 @@ class Pipeline:
 
     def _run_probe(self, sizes: Sequence[Size]) -> tuple[tuple[ProbeItem, ...], list[Embedding]]:
         declared = self._description.declared
-        sizes = [size for size in sizes if size.modality in declared and declared[size.modality].takes(size)]
+        sizes = [size for size in sizes if taken(size, declared)]
         media = [medium(size, at) for at, size in enumerate(sizes)]
         prepared = self._prepare(media, Bounds.around(sizes))
         if any(failure.code == "bad_media" for failure in prepared.failures):
@@ -194,12 +193,12 @@ class Pipeline:
 
     def _promise_only(self, sizes: Sequence[Size]) -> list[tuple[int, tuple[int, ...]] | None]:
         """Give what the processor promises for each of `sizes` alone: tokens and grid; None where nothing."""
+        declared = self._description.declared
         told: list[tuple[int, tuple[int, ...]] | None] = []
         for size in sizes:
-            declared = self._description.declared.get(size.modality)
-            if declared is not None:
-                taken = [plain(size, 0)] if declared.takes(size) else []
-                promises = self._prepare(taken, Bounds.around([size])).promises
+            if size.modality in declared:
+                media = [plain(size, 0)] if taken(size, declared) else []
+                promises = self._prepare(media, Bounds.around([size])).promises
                 told.append((promises[0].tokens, promises[0].grid) if promises else None)
         return told
 
@@ -208,16 +207,6 @@ class Pipeline:
         if not may:
             _log.warning("not probed, for it could not be asked for: %s", size)
         return may
-
-
-def _within(bounds: Bounds, description: Description) -> Bounds:
-    """Give the bounds within which the encoder takes media."""
-    longest = {modality: each.max_seconds for modality, each in description.declared.items()}
-    return replace(
-        bounds,
-        max_audio_seconds=min(bounds.max_audio_seconds, longest.get("audio") or math.inf),
-        max_video_seconds=min(bounds.max_video_seconds, longest.get("video") or math.inf),
-    )
 
 
 @contextlib.contextmanager
