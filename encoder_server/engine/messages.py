@@ -86,7 +86,7 @@ class Item:
 
 @validated(frozen=True, kw_only=True)
 class ProbeItem(Size):
-    """One synthetic medium, by its size, on its way through the pipeline; `produced` is null where the layout failed."""
+    """One synthetic medium, by its size, on its way through the pipeline; `produced` is null if the layout failed."""
 
     index: int
     grid: tuple[int, ...] | None
