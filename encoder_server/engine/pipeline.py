@@ -193,12 +193,10 @@ class Pipeline:
 
     def _promise_only(self, sizes: Sequence[Size]) -> list[tuple[int, tuple[int, ...]] | None]:
         """Give what the processor promises for each of `sizes` alone: tokens and grid; None where nothing."""
-        declared = self._description.declared
         told: list[tuple[int, tuple[int, ...]] | None] = []
         for size in sizes:
-            if size.modality in declared:
-                media = [plain(size, 0)] if taken(size, declared) else []
-                promises = self._prepare(media, Bounds.around([size])).promises
+            if size.modality in (declared := self._description.declared):
+                promises = self._prepare([plain(size, 0)], Bounds.around([size]).within(declared)).promises
                 told.append((promises[0].tokens, promises[0].grid) if promises else None)
         return told
 
