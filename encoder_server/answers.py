@@ -58,10 +58,11 @@ class Encoded(_Answer):
 
 
 class Culprit(_Answer):
-    """One item that made a request fail: what was promised and produced, in tokens, and by which revisions."""
+    """One item that made a request fail: what was promised and produced, in tokens, and by which revisions. What was
+    not known when it failed is null; so is a modality that is none here."""
 
     index: int
-    modality: str
+    modality: str | None
     grid: tuple[int, ...] | None
     promised: int | None
     produced: int | None
@@ -70,7 +71,8 @@ class Culprit(_Answer):
 
 
 class ErrorDetail(_Answer):
-    """Why a request failed. `code` is of a closed set for each status; `message` names field or item and limit."""
+    """Why a request failed. `code` is of a closed set for each status; `message` names field or item and limit; `items`
+    are those that it is about."""
 
     code: str
     message: str
@@ -90,7 +92,6 @@ class Limits(_Camel):
 
     modalities: tuple[str, ...]
     urls: tuple[str, ...]
-    formats: tuple[str, ...]
     max_items: int
     max_pixels: int
     max_request_pixels: int

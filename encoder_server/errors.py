@@ -37,20 +37,20 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """One item that made a request fail, with all that is needed to find out why (digests are hex)."""
+    """One item that made a request fail, and what is known of why (digests are hex; None: nothing, or none here)."""
 
     index: int
-    modality: str
-    grid: tuple[int, ...] | None
-    promised: int | None
-    produced: int | None
-    model_revision: str | None
-    processor_revision: str | None
+    modality: str | None
+    grid: tuple[int, ...] | None = None
+    promised: int | None = None
+    produced: int | None = None
+    model_revision: str | None = None
+    processor_revision: str | None = None
 
 
 class EncoderServerError(Exception):
@@ -76,6 +76,11 @@ class CallerError(EncoderServerError):
 
     status = 400
     level = logging.INFO
+
+    def of_item(self, index: int, modality: str | None = None) -> Self:
+        """Name the item that the message is about."""
+        self.items = (Culprit(index=index, modality=modality),)
+        return self
 
 
 class BadRequestError(CallerError):
@@ -142,7 +147,6 @@ class CheckFailedError(EncoderServerError):
     """What was encoded is not what was promised or declared."""
 
     status = 502
-    level = logging.ERROR
 
 
 class TokenMismatchError(CheckFailedError):

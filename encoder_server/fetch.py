@@ -20,7 +20,7 @@ from yarl import URL
 
 from encoder_server import destinations
 from encoder_server.admission import Permit
-from encoder_server.errors import BadMediaError, EncoderServerError, LimitExceededError
+from encoder_server.errors import BadMediaError, CallerError, EncoderServerError, LimitExceededError
 from encoder_server.multipart import Part
 from encoder_server.settings import FetchSettings
 from encoder_server.wire import EncodeItem
@@ -94,7 +94,10 @@ class Fetcher:
                 async with asyncio.timeout_at(now + seconds), places:
                     content = await self._fetch(item.url, place, room)
             except TimeoutError:
-                raise BadMediaError(f"{place}: had not come whole after {seconds:.3g} s") from None
+                late = BadMediaError(f"{place}: had not come whole after {seconds:.3g} s")
+                raise late.of_item(index, item.modality) from None
+            except CallerError as error:
+                raise error.of_item(index, item.modality) from None
             return Part(modality=item.modality, content=content, expected_tokens=item.expected_tokens)
 
         try:

@@ -7,10 +7,11 @@ event loop: how long a header takes to read is for its sender to say.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from encoder_server import aside, media, multipart
 from encoder_server.admission import Permit
+from encoder_server.engine.messages import Declared
 from encoder_server.fetch import Fetcher
 from encoder_server.headers import Headers, UnknownHeaderError
 from encoder_server.media import Body, Medium
@@ -24,21 +25,33 @@ class Intake:
 
     def __init__(self, limits: Limits, fetcher: Fetcher | None) -> None:
         self._limits = limits
+        self._last: tuple[Mapping[str, Declared], Limits] | None = None
         self._fetcher = fetcher
         self._headers = Headers()
 
-    async def take(self, body: Body, modalities: Sequence[str], permit: Permit) -> Sequence[Medium]:
-        """Return the media in `body`; raises what `media.take` and `Fetcher.fill` raise."""
+    async def take(self, body: Body, declared: Mapping[str, Declared], permit: Permit) -> Sequence[Medium]:
+        """Return the media in `body`, each one that an encoder which has `declared` takes.
+
+        Raises what `media.take` and `Fetcher.fill` raise.
+        """
+        limits = self._within(declared)
+        modalities = limits.modalities or ()
         if self._fetcher is not None:
-            items = await asyncio.to_thread(media.read, body, self._limits)
+            items = await asyncio.to_thread(media.read, body, limits)
             items = await self._fetcher.fill(items, len(body.data), permit)
-            return await asyncio.to_thread(media.open_all, items, modalities, self._limits, self._headers.read)
+            return await asyncio.to_thread(media.open_all, items, modalities, limits, self._headers.read)
         if len(body.data) <= aside.SMALL_BYTES and self._has_few_parts(body):
             try:
-                return media.take(body, modalities, self._limits, self._headers.known)
+                return media.take(body, modalities, limits, self._headers.known)
             except UnknownHeaderError:
                 pass
-        return await asyncio.to_thread(media.take, body, modalities, self._limits, self._headers.read)
+        return await asyncio.to_thread(media.take, body, modalities, limits, self._headers.read)
+
+    def _within(self, declared: Mapping[str, Declared]) -> Limits:
+        """Return the limits within what the encoder takes; what was asked last is known, for it is always the same."""
+        if self._last is None or self._last[0] is not declared:
+            self._last = declared, self._limits.within(declared)
+        return self._last[1]
 
     def _has_few_parts(self, body: Body) -> bool:
         """Say whether reading `body` takes no longer than its bytes do: no more parts are read than items are allowed,

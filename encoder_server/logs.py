@@ -1,4 +1,5 @@
-"""The log: one JSON object a line on stderr, with the time in UTC, of the front and of its engines alike.
+"""The log: one JSON object a line on stderr, with the time in UTC, of the front and of its engines alike;
+`docs/logs.md` has the fields, the operator's alike.
 
 Place: the front's `cli` and the engine's `__main__` call it once, before they do anything else. Must never: import
 torch, or write to stdout.
@@ -13,6 +14,7 @@ from datetime import UTC, datetime
 from pythonjsonlogger.json import JsonFormatter
 
 _FIELDS = "%(asctime)s %(levelname)s %(name)s %(message)s"
+_NAMES = {"asctime": "time", "levelname": "level", "name": "logger"}
 
 
 class _Formatter(JsonFormatter):
@@ -24,7 +26,7 @@ class _Formatter(JsonFormatter):
 def to_stderr(level: str) -> None:
     """Have everything that is logged at `level` (info, warning, ...) or above written to stderr, warnings included."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter(_FIELDS, rename_fields={"asctime": "at", "levelname": "level"}))
+    handler.setFormatter(_Formatter(_FIELDS, rename_fields=_NAMES))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.captureWarnings(True)
 

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import binascii
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import blake3
 
 from encoder_server import clips, multipart, pictures, sounds
-from encoder_server.errors import BadMediaError, LimitExceededError, UnsupportedModalityError
+from encoder_server.errors import BadMediaError, CallerError, LimitExceededError, UnsupportedModalityError
 from encoder_server.multipart import Part
 from encoder_server.settings import Limits
 from encoder_server.size import Size
@@ -73,7 +72,7 @@ def measure(modality: str, content: bytes, digest: str, place: str, limits: Limi
             raise BadMediaError(f"{place}: {wrong}") from None
         if header.seconds > limits.max_audio_seconds:
             raise LimitExceededError(
-                f"{place}: {header.seconds:.1f} s of audio; the limit is {limits.max_audio_seconds:g} s"
+                f"{place}: {header.seconds:.8g} s of audio; the limit is {limits.max_audio_seconds:g} s"
             )
         size = Size(modality=modality, samples=header.samples, rate=header.rate)
     else:
@@ -85,7 +84,7 @@ def measure(modality: str, content: bytes, digest: str, place: str, limits: Limi
 Measure = Callable[[str, bytes, str, str, Limits], tuple[Size, int]]
 
 
-def take(body: Body, modalities: Sequence[str], limits: Limits, measure: Measure = measure) -> tuple[Medium, ...]:
+def take(body: Body, modalities: Collection[str], limits: Limits, measure: Measure = measure) -> tuple[Medium, ...]:
     """Return the media of a request's body; `measure` is this module's, or one that remembers.
 
     Raises BadRequestError, BadMediaError, LimitExceededError or UnsupportedModalityError; each names the item.
@@ -94,51 +93,28 @@ def take(body: Body, modalities: Sequence[str], limits: Limits, measure: Measure
 
 
 def open_all(
-    items: Sequence[EncodeItem | Part], modalities: Sequence[str], limits: Limits, measure: Measure = measure
+    items: Sequence[EncodeItem | Part], modalities: Collection[str], limits: Limits, measure: Measure = measure
 ) -> tuple[Medium, ...]:
     """Return the media of a request's items, as `take` does and with its errors."""
     for index, item in enumerate(items):
         if item.modality not in modalities:
             known = ", ".join(sorted(modalities))
-            raise UnsupportedModalityError(f"items[{index}].modality: accepted here: {known}")
+            raise UnsupportedModalityError(f"items[{index}].modality: accepted here: {known}").of_item(index)
     taken: list[Medium] = []
     total = 0
     for index, item in enumerate(items):
-        medium = _open(index, item, limits, measure)
-        total += medium.size.pixels
-        if total > limits.max_request_pixels:
-            raise LimitExceededError(
-                f"items[{index}]: {medium.size.words} brings the request to {total} pixels;"
-                f" the limit is {limits.max_request_pixels}"
-            )
+        try:
+            medium = _open(index, item, limits, measure)
+            total += medium.size.pixels
+            if total > limits.max_request_pixels:
+                raise LimitExceededError(
+                    f"items[{index}]: {medium.size.words} brings the request to {total} pixels;"
+                    f" the limit is {limits.max_request_pixels}"
+                )
+        except CallerError as error:
+            raise error.of_item(index, item.modality) from None
         taken.append(medium)
     return tuple(taken)
-
-
-def stated(modality: str, limits: Limits) -> dict[str, Any]:
-    """Return what GET /v1/limits says of a modality: formats, and the most (and least) that one item may have."""
-    picture: dict[str, Any] = {"formats": list(pictures.FORMATS), "maxPixels": limits.max_pixels}
-    match modality:
-        case "image":
-            return picture
-        case "video":
-            return {
-                "formats": list(clips.FORMATS),
-                "codecs": list(clips.CODECS),
-                "frameFormats": list(pictures.FORMATS),
-                "maxPixels": limits.max_pixels,
-                "maxFrames": limits.max_frames,
-                "maxSeconds": limits.max_video_seconds,
-            }
-        case "audio":
-            return {
-                "formats": list(sounds.FORMATS),
-                "minRate": sounds.LOWEST_RATE,
-                "maxRate": sounds.HIGHEST_RATE,
-                "maxChannels": sounds.MOST_CHANNELS,
-                "maxSeconds": limits.max_audio_seconds,
-            }
-    return {}
 
 
 def read(body: Body, limits: Limits) -> Sequence[EncodeItem | Part]:

@@ -60,17 +60,17 @@ def read_form(content_type: str, body: bytes, max_items: int) -> list[Part]:
         raise BadRequestError("body: the form has no end")
     if not parts:
         raise BadRequestError("items must not be empty")
-    return [_part(piece, f"items[{index}]") for index, piece in enumerate(parts)]
+    return [_part(piece, index) for index, piece in enumerate(parts)]
 
 
-def _part(piece: bytes, place: str) -> Part:
+def _part(piece: bytes, index: int) -> Part:
     head, blank, content = piece.partition(b"\r\n\r\n")
     if not blank or len(head) > _LONGEST_HEAD:
-        raise BadRequestError(f"{place}: the part has no end of its headers, or too many")
+        raise BadRequestError(f"items[{index}]: the part has no end of its headers, or too many").of_item(index)
     try:
         modality, expected_tokens = _head(head)
     except _WrongHeadError as wrong:
-        raise BadRequestError(f"{place}{wrong}") from None
+        raise BadRequestError(f"items[{index}]{wrong}").of_item(index) from None
     return Part(modality=modality, content=content, expected_tokens=expected_tokens)
 
 

@@ -97,7 +97,7 @@ class Pipeline:
 
     async def _take(self, call: Call, body: media.Body, permit: Permit, measured: Measured) -> Sequence[Medium]:
         with call.trail.stage("media"):
-            return await self.intake.take(body, self.limits.accepted(measured.declared), permit)
+            return await self.intake.take(body, measured.declared, permit)
 
     async def _recall(
         self, call: Call, items: Sequence[Medium], measured: Measured, origin: wire.Origin, permit: Permit

@@ -77,8 +77,10 @@ class Probes:
             await asyncio.gather(previous, return_exceptions=True)
         self._replica.begin_probe(order.id)
         measured = self._replica.measured
-        modalities = None if measured is None else measured.declared.keys()
-        sizes = order.sizes_for(modalities, self._settings.limits)
+        modalities, limits = None, self._settings.limits
+        if measured is not None:
+            modalities, limits = measured.declared.keys(), limits.within(measured.declared)
+        sizes = order.sizes_for(modalities, limits)
         if len(sizes) < len(order.sizes):
             _LOG.warning("probe_sizes_left_out", extra={"order_id": order.id, "count": len(order.sizes) - len(sizes)})
         probes, whole = await self._ask_each(sizes, order.id)

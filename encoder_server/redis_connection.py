@@ -8,6 +8,7 @@ users and hosts), or log a URL.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
@@ -20,6 +21,7 @@ from redis.backoff import NoBackoff
 from encoder_server.container import MAGIC
 from encoder_server.settings import RedisSettings
 
+_LOG = logging.getLogger(__name__)
 # No request waits for it.
 _CONNECT_SECONDS = 1.0
 
@@ -40,6 +42,10 @@ class StoreError(Exception):
     def __init__(self, reason: Reason, kind: str) -> None:
         super().__init__(f"{reason.value}: {kind}")
         self.reason = reason
+
+
+class WrongTypeError(StoreError):
+    """What lies under a key is of a type that no replica gives it: somebody else's, or damage."""
 
 
 class RedisPlace:
@@ -124,6 +130,16 @@ class RedisConnection:
             raise _told(failed) from None
         return replies
 
+    async def clear(self, key: str, seconds: float) -> None:
+        """Take out what lies under `key`, one of the pool's sorted sets, where it is none. A set that another replica
+        makes in its place meanwhile stays."""
+        _, kind = await self.ask([("WATCH", key), ("TYPE", key)], seconds)
+        if value_of(kind, bytes) in (b"none", b"zset"):
+            await self.ask([("UNWATCH",)], seconds)
+            return
+        _LOG.warning("cache_redis_key_cleared", extra={"key": key})
+        await self.ask([("MULTI",), ("UNLINK", key), ("EXEC",)], seconds)
+
     async def _reply(self) -> Any:
         try:
             return await self._connection.read_response(disable_decoding=True)
@@ -157,9 +173,16 @@ def _told(error: BaseException) -> BaseException:
     return StoreError(Reason.REFUSED, kind)
 
 
+def is_wrong_type(reply: Any) -> bool:
+    """Whether a reply says that what lies under a key is of another type."""
+    return isinstance(reply, redis.ResponseError) and str(reply).startswith("WRONGTYPE")
+
+
 def value_of(reply: Any, kind: type) -> Any:
-    """Return a reply of the type that it must have; raises StoreError for an error, and for an answer to another
-    question."""
+    """Return a reply of the type that it must have; raises StoreError for an error (WrongTypeError, where it is that),
+    and for an answer to another question."""
     if isinstance(reply, kind):
         return reply
+    if is_wrong_type(reply):
+        raise WrongTypeError(Reason.REFUSED, WrongTypeError.__name__)
     raise StoreError(Reason.REFUSED, type(reply).__name__)

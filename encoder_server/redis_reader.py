@@ -18,7 +18,14 @@ from encoder_server.breaker import Breaker
 from encoder_server.cache import MOST_BANS
 from encoder_server.container import MOST_OVERHEAD
 from encoder_server.metrics import CacheMetrics
-from encoder_server.redis_connection import RedisConnection, RedisPlace, StoreError, value_of
+from encoder_server.redis_connection import (
+    RedisConnection,
+    RedisPlace,
+    StoreError,
+    WrongTypeError,
+    is_wrong_type,
+    value_of,
+)
 
 _LOG = logging.getLogger(__name__)
 _TIER = "redis"
@@ -117,7 +124,7 @@ class RedisReader:
         value, bans = await connection.ask(commands, seconds)
         said = [value_of(each, bytes) for each in value_of(bans, list)]
         banned = {each.decode(errors="replace") for each in said[:MOST_BANS] if len(each) <= _LONGEST_PRODUCER}
-        if isinstance(value, Exception) and str(value).startswith("WRONGTYPE"):
+        if is_wrong_type(value):
             return None, banned
         data: bytes = value_of(value, bytes)
         self._metrics.moved.labels(_TIER, "read").inc(len(data))
@@ -144,7 +151,7 @@ class RedisReader:
         try:
             connection = await self._place.connect()
             try:
-                await self._read_one(connection, "", self._seconds)
+                await self._try(connection)
             except BaseException:
                 await connection.close()
                 raise
@@ -158,6 +165,14 @@ class RedisReader:
         self._open += 1
         self._ready.put_nowait(connection)
         self._show()
+
+    async def _try(self, connection: RedisConnection) -> None:
+        try:
+            await self._read_one(connection, "", self._seconds)
+        except WrongTypeError:
+            # Without the bans nothing is believed, and nobody but a flush would write them.
+            await connection.clear(self._place.banned, self._seconds)
+            await self._read_one(connection, "", self._seconds)
 
     def _fail(self, operation: str, error: StoreError) -> None:
         self._metrics.errors.labels(_TIER, operation, error.reason.value).inc()

@@ -12,12 +12,21 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from encoder_server import container
 from encoder_server.breaker import Breaker
 from encoder_server.cache import MOST_BANS, Entry
 from encoder_server.metrics import CacheMetrics
-from encoder_server.redis_connection import Command, Reason, RedisConnection, RedisPlace, StoreError, value_of
+from encoder_server.redis_connection import (
+    Command,
+    Reason,
+    RedisConnection,
+    RedisPlace,
+    StoreError,
+    is_wrong_type,
+    value_of,
+)
 
 _LOG = logging.getLogger(__name__)
 _TIER = "redis"
@@ -122,7 +131,7 @@ class RedisWriter:
                     await self._ban(connection, producer)
             case Entry():
                 data = container.pack(change)
-                await _do(connection, self._writing(change, data))
+                await _do(connection, self._writing(change, data), self._place.made(change.producer))
                 self._metrics.moved.labels(_TIER, "written").inc(len(data))
             case str():
                 await _do(connection, [("UNLINK", self._place.entry(change))])
@@ -146,10 +155,10 @@ class RedisWriter:
             ("ZREMRANGEBYSCORE", self._place.banned, "-inf", now),
             ("ZREMRANGEBYRANK", self._place.banned, 0, -MOST_BANS - 1),
         ]
-        said = await connection.ask(banning, _SECONDS)
+        said = await _asked(connection, banning, self._place.banned)
         # Even where there was no room for the ban: unlinking makes some.
         for _ in range(_MOST_PAGES):
-            (page,) = await connection.ask([("ZRANGE", made, 0, _PAGE - 1)], _SECONDS)
+            (page,) = await _asked(connection, [("ZRANGE", made, 0, _PAGE - 1)], made)
             # Taken out as they are read: what is no name that a replica wrote would else stay, before all others.
             keys = [value_of(each, bytes) for each in value_of(page, list)]
             if not keys:
@@ -165,8 +174,18 @@ class RedisWriter:
             await connection.close()
 
 
-async def _do(connection: RedisConnection, commands: Sequence[Command]) -> None:
-    """Have `commands` done; raises StoreError where one was refused."""
-    for reply in await connection.ask(commands, _SECONDS):
+async def _asked(connection: RedisConnection, commands: Sequence[Command], key: str | None) -> list[Any]:
+    """Return the replies to `commands`, each of which may be sent twice: where what lies under `key` is no sorted set,
+    it is taken out, and all are."""
+    replies = await connection.ask(commands, _SECONDS)
+    if key is None or not any(map(is_wrong_type, replies)):
+        return replies
+    await connection.clear(key, _SECONDS)
+    return await connection.ask(commands, _SECONDS)
+
+
+async def _do(connection: RedisConnection, commands: Sequence[Command], key: str | None = None) -> None:
+    """Have `commands` done, as `_asked` does; raises StoreError where one was refused."""
+    for reply in await _asked(connection, commands, key):
         if isinstance(reply, Exception):
             raise StoreError(Reason.REFUSED, type(reply).__name__)

@@ -14,10 +14,11 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from encoder_server import ids, inflate, keys, media, openapi, pictures
+from encoder_server import ids, inflate, keys, openapi
 from encoder_server.errors import BadRequestError, CrowdedError, EncoderServerError, LimitExceededError
 from encoder_server.lifecycle import State
 from encoder_server.pipeline import Call
+from encoder_server.stated import stated
 from encoder_server.stream import STREAM, Stream
 
 _NEVER_CACHED = {"Cache-Control": "no-store"}
@@ -126,23 +127,9 @@ async def _identity(request: web.Request) -> web.Response:
 
 
 async def _limits(request: web.Request) -> web.Response:
-    limits, fetch = request.app[keys.SETTINGS].limits, request.app[keys.SETTINGS].fetch
-    measured = request.app[keys.REPLICA].measured
-    modalities = () if measured is None else limits.accepted(measured.declared)
-    return _json(
-        {
-            "modalities": modalities,
-            "formats": list(pictures.FORMATS),
-            "urls": ["data"] if fetch is None else ["data", "http", "https"],
-            "maxItems": limits.max_items,
-            "maxPixels": limits.max_pixels,
-            "maxRequestPixels": limits.max_request_pixels,
-            "maxBodyBytes": limits.max_body_bytes,
-            "maxInFlight": limits.max_in_flight,
-            "deadlineSeconds": limits.deadline_seconds,
-            "byModality": {modality: media.stated(modality, limits) for modality in modalities},
-        }
-    )
+    settings, measured = request.app[keys.SETTINGS], request.app[keys.REPLICA].measured
+    declared = {} if measured is None else measured.declared
+    return _json(stated(settings.limits, declared, fetches=settings.fetch is not None))
 
 
 async def _load(request: web.Request) -> web.Response:

@@ -5,10 +5,12 @@ Place: made by `cli`, handed to every stage. Must never: be changed, or read aga
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from encoder_server.engine.messages import Declared
 from encoder_server.size import Size
 
 
@@ -31,9 +33,17 @@ class Limits:
     deadline_seconds: float
     modalities: frozenset[str] | None = None
 
-    def accepted(self, declared: Collection[str]) -> tuple[str, ...]:
-        """Return which modalities of an encoder that has `declared` are accepted."""
-        return tuple(sorted(set(declared) if self.modalities is None else self.modalities.intersection(declared)))
+    def within(self, declared: Mapping[str, Declared]) -> Limits:
+        """Return what an encoder that has `declared` leaves of these: its modalities, and no longer media than it
+        takes."""
+        modalities = frozenset(declared) if self.modalities is None else self.modalities.intersection(declared)
+        longest = {modality: each.max_seconds for modality, each in declared.items() if each.max_seconds is not None}
+        return replace(
+            self,
+            modalities=modalities,
+            max_audio_seconds=min(self.max_audio_seconds, longest.get("audio", math.inf)),
+            max_video_seconds=min(self.max_video_seconds, longest.get("video", math.inf)),
+        )
 
     def lacking(self, declared: Collection[str]) -> str | None:
         """Say which modalities are to be accepted that an encoder with `declared` has not; None where it has all."""

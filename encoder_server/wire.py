@@ -35,7 +35,8 @@ VIDEO = "video"
 SOURCES = ("data", "url", "frames")
 _MOST_ITEMS = 1024
 _MOST_TOKENS = 2**31 - 1
-_MOST_FPS = 1000
+LEAST_FPS, MOST_FPS = 0.001, 1000
+"""How many frames of a list may be shown in a second."""
 _LONGEST_MODALITY = 32
 _QUALITY = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")
 _SAFETENSORS_DTYPES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64"}
@@ -60,7 +61,7 @@ class EncodeItem(pydantic.BaseModel):
     data: str | None = None
     url: str | None = None
     frames: list[str] | None = pydantic.Field(default=None, min_length=1)
-    fps: float | None = pydantic.Field(default=None, gt=0, le=_MOST_FPS)
+    fps: float | None = pydantic.Field(default=None, ge=LEAST_FPS, le=MOST_FPS)
     expected_tokens: int | None = pydantic.Field(default=None, ge=0, le=_MOST_TOKENS)
 
     @pydantic.model_validator(mode="after")
@@ -106,9 +107,9 @@ _TEXTS = {
     "bare_fps": "has fps, which goes with frames: a file has its own",
     "frames_of_no_video": f"has frames, which only {VIDEO} has",
     "float_type": "must be a number",
-    "greater_than": "must be above 0",
     "json_invalid": "is not JSON",
 }
+_OUTSIDE = ("greater_than_equal", "less_than_equal", "finite_number")
 
 
 def parse(body: bytes, max_items: int) -> EncodeRequest:
@@ -123,16 +124,24 @@ def parse(body: bytes, max_items: int) -> EncodeRequest:
         place = _place(first["loc"])
         if first["type"] == "too_long":
             raise LimitExceededError(f"{place}: more than {max_items} items; the limit is {max_items}") from None
-        raise BadRequestError(f"{place} {_text(first['type'], place)}") from None
+        raise _named(first["loc"], BadRequestError(f"{place} {_text(first['type'], place)}")) from None
     if len(request.items) > max_items:
         raise LimitExceededError(f"items: {len(request.items)} items; the limit is {max_items}")
     return request
 
 
 def _text(kind: str, place: str) -> str:
+    if kind in _OUTSIDE and place.endswith(".fps"):
+        return f"is no rate that is taken; the limits are {LEAST_FPS:g} and {MOST_FPS:g} frames a second"
     if kind == "less_than_equal":
-        return f"is too large; the limit is {_MOST_FPS if place.endswith('.fps') else _MOST_TOKENS}"
+        return f"is too large; the limit is {_MOST_TOKENS}"
     return _TEXTS.get(kind, "is not valid")
+
+
+def _named(location: Sequence[str | int], error: BadRequestError) -> BadRequestError:
+    """Have `error` name the item at this location, where it is in one."""
+    index = location[1] if len(location) > 1 and location[0] == "items" else None
+    return error.of_item(index) if isinstance(index, int) else error
 
 
 def _place(location: Sequence[str | int]) -> str:

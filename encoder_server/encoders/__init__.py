@@ -141,11 +141,11 @@ class Description:
     `weights`: hex digest of the tensors before any cast or move (see `encoders.weights`). `processor`: the
     effective settings that can change the output. `config`: the tower's, as the loaded model uses them beside its
     weights (numbers of heads, windows, rope parameters, activation, epsilons), in values that JSON can hold; the same
-    on every machine, for every dtype and from every path. `classes`: class names by role. `declared`: by modality.
-    `together`: whether several items may share one call of `encode`; False where the model cannot say which
-    rows belong to which item. `batch_budget`: pixels of media (as their headers say) that a batch of several callers'
-    items never exceeds; how many pay off, an engine measures when it starts. `sampling_rate`: of the audio
-    that it takes, in samples a second; None where it takes none.
+    on every machine, for every dtype and from every path. `classes`: class names by role. `declared`: by modality;
+    what lasts longer than is declared is refused before it is decoded. `together`: whether several items may share one
+    call of `encode`; False where the model cannot say which rows belong to which item. `batch_budget`: pixels of media
+    (as their headers say) that a batch of several callers' items never exceeds; how many pay off, an engine measures
+    when it starts. `sampling_rate`: of the audio that it takes, in samples a second; None where it takes none.
     """
 
     weights: str

@@ -7,7 +7,8 @@ The processor fills each sound up to the window, and the model makes rows of all
 off here, by the strides of the model's own convolutions. What is independent: the window of the processor and that of
 the model, and the number of mel bins; each stands in a file of its own, and where they differ the item fails as
 `layout`. How long the sound is, the processor alone can say: promise and rows both start from its mask, no number is
-stated twice, and so `check` is `self`. A sound longer than the window is refused: the processor would cut it.
+stated twice, and so `check` is `self`. A sound longer than the window is refused, by whoever reads its header already
+(`Declared.max_seconds`): the processor would cut it.
 
 Must never: cut a sound without a word, or cut rows by the promise.
 """
@@ -81,6 +82,7 @@ class WindowEncoder:
             joined=self.joined,
             modality="audio",
             sampling_rate=self._extractor.sampling_rate,
+            max_seconds=self._extractor.n_samples / self._extractor.sampling_rate,
         )
 
     def warm_up(self) -> None:

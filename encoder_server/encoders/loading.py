@@ -173,12 +173,13 @@ def describe(
     joined: PreTrainedConfig | None = None,
     modality: str = "image",
     sampling_rate: int | None = None,
+    max_seconds: float | None = None,
 ) -> Description:
     """Give the Description of an encoder of this package. What is added to an identity is added here.
 
     `width` is a row's, `check` what its promise is held against (see `Declared`).
     `joined` is the whole model's configuration, where rows are more than the tower's own hidden states.
-    `sampling_rate` is of the audio that it takes.
+    `sampling_rate` is of the audio that it takes, `max_seconds` how long a sound of it may be.
     """
     dtype = str(model.dtype).removeprefix("torch.")
     return Description(
@@ -190,7 +191,7 @@ def describe(
             "model": type(model).__name__,
             "processor": type(processor).__name__,
         },
-        declared={modality: Declared(width=width, dtype=dtype, check=check)},
+        declared={modality: Declared(width=width, dtype=dtype, check=check, max_seconds=max_seconds)},
         together=True,
         dtype=dtype,
         device=str(model.device),

@@ -6,9 +6,11 @@ Must never: be looser than what the front was told, or depend on an item's batch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from encoder_server.engine.messages import Declared
 from encoder_server.size import Size
 
 
@@ -42,6 +44,21 @@ class Bounds:
             and size.frames <= self.max_frames
             and size.seconds <= (self.max_audio_seconds if size.samples else self.max_video_seconds)
         )
+
+    def within(self, declared: Mapping[str, Declared]) -> Bounds:
+        """These for an encoder that has `declared`: no longer media than it takes."""
+        longest = {modality: each.max_seconds or math.inf for modality, each in declared.items()}
+        return replace(
+            self,
+            max_audio_seconds=min(self.max_audio_seconds, longest.get("audio", math.inf)),
+            max_video_seconds=min(self.max_video_seconds, longest.get("video", math.inf)),
+        )
+
+
+def taken(size: Size, declared: Mapping[str, Declared]) -> bool:
+    """Whether an encoder that has `declared` takes a medium of this size."""
+    own = declared.get(size.modality)
+    return own is not None and (own.max_seconds is None or size.seconds <= own.max_seconds)
 
 
 DEFAULTS = Bounds()

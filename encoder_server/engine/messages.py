@@ -86,8 +86,7 @@ class Item:
 
 @validated(frozen=True, kw_only=True)
 class ProbeItem(Size):
-    """One synthetic medium, by its size, on its way through the whole pipeline; `produced` is null when the layout
-    failed."""
+    """One synthetic medium, by its size, on its way through the pipeline; `produced` is null if the layout failed."""
 
     index: int
     grid: tuple[int, ...] | None
@@ -98,11 +97,13 @@ class ProbeItem(Size):
 
 @validated(frozen=True, kw_only=True)
 class Declared:
-    """For a modality: row width, dtype name, and whether its promise is independent of its model or its own word."""
+    """For a modality: row width, dtype name, whether its promise is independent of its model or its own word, and how
+    many seconds one sound or video may last, where the encoder takes no longer ones (None: it states no limit)."""
 
     width: int
     dtype: str
     check: Literal["promise", "self"]
+    max_seconds: Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 @validated(frozen=True, kw_only=True)

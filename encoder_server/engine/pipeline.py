@@ -21,7 +21,7 @@ import torch
 from encoder_server import logs
 from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, find, progress
 from encoder_server.engine import measure
-from encoder_server.engine.bounds import DEFAULTS, Bounds
+from encoder_server.engine.bounds import DEFAULTS, Bounds, taken
 from encoder_server.engine.encode import Embedding, encode
 from encoder_server.engine.messages import Failure, Measured, ProbeItem, Promise
 from encoder_server.engine.preprocess import Medium, Ready, Rules, preprocess
@@ -59,7 +59,7 @@ class Pipeline:
     def __init__(self, encoder: Encoder[Any], *, bounds: Bounds = DEFAULTS) -> None:
         self._encoder = encoder
         self._description = encoder.describe()
-        self._bounds = bounds
+        self._bounds = bounds.within(self._description.declared)
         if "audio" in self._description.declared and self._description.sampling_rate is None:
             raise RefusedError("the encoder declares audio, and no sampling rate for it")
 
@@ -178,7 +178,7 @@ class Pipeline:
 
     def _run_probe(self, sizes: Sequence[Size]) -> tuple[tuple[ProbeItem, ...], list[Embedding]]:
         declared = self._description.declared
-        sizes = [size for size in sizes if size.modality in declared]
+        sizes = [size for size in sizes if taken(size, declared)]
         media = [medium(size, at) for at, size in enumerate(sizes)]
         prepared = self._prepare(media, Bounds.around(sizes))
         if any(failure.code == "bad_media" for failure in prepared.failures):
@@ -195,8 +195,8 @@ class Pipeline:
         """Give what the processor promises for each of `sizes` alone: tokens and grid; None where nothing."""
         told: list[tuple[int, tuple[int, ...]] | None] = []
         for size in sizes:
-            if size.modality in self._description.declared:
-                promises = self._prepare([plain(size, 0)], Bounds.around([size])).promises
+            if size.modality in (declared := self._description.declared):
+                promises = self._prepare([plain(size, 0)], Bounds.around([size]).within(declared)).promises
                 told.append((promises[0].tokens, promises[0].grid) if promises else None)
         return told
 

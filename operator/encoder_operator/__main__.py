@@ -7,13 +7,12 @@ anywhere else.
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import sys
 
 import kopf
-from pythonjsonlogger.json import JsonFormatter
 
+from encoder_operator import logs
 from encoder_operator.handlers import register
 from encoder_operator.operation import Operation
 from encoder_operator.settings import Settings, SettingsError
@@ -25,7 +24,7 @@ def main() -> None:
         settings = Settings.from_environment(os.environ)
     except SettingsError as error:
         sys.exit(str(error))
-    _configure_logging(settings.log_level)
+    logs.to_stderr(settings.log_level)
     # Set by loops of the operator's own: kopf would wait for another kind of flag in a thread that never ends.
     failed = asyncio.Event()
 
@@ -38,17 +37,6 @@ def main() -> None:
     )
     if failed.is_set():
         sys.exit(1)
-
-
-def _configure_logging(level: str) -> None:
-    handler = logging.StreamHandler()
-    fields = "{asctime}{levelname}{name}{message}"
-    handler.setFormatter(
-        JsonFormatter(fields, style="{", rename_fields={"asctime": "time", "levelname": "level", "name": "logger"})
-    )
-    logging.basicConfig(level=level, handlers=[handler], force=True)
-    # kopf tells of each event at DEBUG and INFO; decisions are ours to log.
-    logging.getLogger("kopf").setLevel(max(logging.WARNING, logging.getLevelName(level)))
 
 
 if __name__ == "__main__":

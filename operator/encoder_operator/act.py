@@ -97,10 +97,11 @@ async def _evict(cluster: Cluster, namespace: str, action: Evict) -> bool:
     try:
         await cluster.evict_pod(namespace, replica.name, replica.uid)
     except ConflictError as error:
-        _log.info("pod %s/%s is another one by now: %s", namespace, replica.name, error)
+        _tell_of_another(namespace, replica, error)
         return False
     except EvictionBlockedError as error:
-        _log.warning("pod %s/%s may not be evicted now: %s", namespace, replica.name, error)
+        where = {"namespace": namespace, "pod": replica.name}
+        _log.warning("pod %s/%s may not be evicted now: %s", *where.values(), error, extra=where)
         postponed = replace(action.postponed, eviction_blocked=str(error)[:_LONGEST_REFUSAL])
         annotations = {vocabulary.ANNOTATION_CORDON: render_record(postponed)}
         await _patch(cluster, namespace, replica, PodPatch(labels={}, annotations=annotations))
@@ -112,6 +113,11 @@ async def _patch(cluster: Cluster, namespace: str, replica: Replica, patch: PodP
     try:
         await cluster.patch_pod(namespace, replica.name, replica.uid, patch.labels, patch.annotations)
     except ConflictError as error:
-        _log.info("pod %s/%s is another one by now: %s", namespace, replica.name, error)
+        _tell_of_another(namespace, replica, error)
         return False
     return True
+
+
+def _tell_of_another(namespace: str, replica: Replica, error: ConflictError) -> None:
+    where = {"namespace": namespace, "pod": replica.name}
+    _log.info("pod %s/%s is another one by now: %s", *where.values(), error, extra=where)

@@ -71,10 +71,10 @@ def _tell(action: Action, details: dict[str, object]) -> None:
         case Dismiss():
             pass
         case OrderFlush(order=order):
-            extra = {**details, "order": order.id, "producers": list(order.producers)}
+            extra = {**details, "order_id": order.id, "producers": list(order.producers)}
             _log.info("ordered %s to flush its cache of what %s made", name, ", ".join(order.producers), extra=extra)
         case AskPeer(question=question, suspect=suspect, reason=reason):
-            extra = {**details, "reason": reason, "order": question.id}
+            extra = {**details, "reason": reason, "order_id": question.id}
             _log.info("asked %s for a second opinion on %s", name, suspect, extra=extra)
         case _:
             extra = {**details, "reason": action.record.reason, "attempt": action.record.attempt}

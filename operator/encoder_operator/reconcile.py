@@ -118,7 +118,8 @@ async def _tell(body: JsonObject, error: OperatorError, world: World) -> None:
     try:
         await world.cluster.patch_pool_status(metadata["namespace"], metadata["name"], told)
     except ClusterError as failed:
-        _log.warning("status of %s/%s not written: %s", metadata["namespace"], metadata["name"], failed)
+        where = {"namespace": metadata["namespace"], "pool": metadata["name"]}
+        _log.warning("status of %s/%s not written: %s", *where.values(), failed, extra=where)
 
 
 def _next_look(

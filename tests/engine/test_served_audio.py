@@ -17,6 +17,7 @@ import soundfile
 from encoder_server.checkpoint import make
 from encoder_server.encoders import Sound
 from encoder_server.engine.pipeline import Pipeline
+from encoder_server.size import Size
 from tests.http.under_test import Answer, Checkpoint, Server, serving
 from tests.support.media import sound, text
 from tests.support.sounds import FAMILIES, RATE, SoundLibrary, speech
@@ -80,8 +81,8 @@ async def test_what_a_family_does_not_take_is_the_callers_with_the_limit(served:
     if family == "qwen3_omni":
         assert [each["tokens"] for each in long.json["items"]] == [2, 455]
     else:
-        assert (long.status, long.code) == (400, "bad_media")
-        assert long.message == "items[1]: 35.000 s of audio: more than 30 s"
+        assert (long.status, long.code) == (400, "limit_exceeded")
+        assert long.message == "items[1]: 35 s of audio; the limit is 30 s"
     short = await server.encode({"items": [item(sound(speech(1).samples))]})
     if family == "whisper":
         assert [each["tokens"] for each in short.json["items"]] == [1]
@@ -102,3 +103,20 @@ async def test_its_probe_passes_in_its_own_modality_alone(served: tuple[str, Pat
         4 if family == "qwen3_omni" else 3
     )
     assert measured.signature is not None
+
+
+async def test_the_stated_limit_of_audio_is_the_encoders_window_where_it_has_one(
+    served: tuple[str, Path, Server],
+) -> None:
+    family, _, server = served
+    limits = (await server.get("/v1/limits")).json
+    assert limits["byModality"]["audio"]["maxSeconds"] == (300 if family == "qwen3_omni" else 30)
+
+
+async def test_a_start_warns_of_nothing_that_the_encoder_says_it_does_not_take(
+    served: tuple[str, Path, Server], caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = Pipeline.load(served[1])
+    measured, again = pipeline.measure(), pipeline.probe([Size(modality="audio", samples=16_000, rate=16_000)])
+    assert len(again[0]) == len(measured.probe) + 1
+    assert [record.message for record in caplog.records if record.name.startswith("encoder_server")] == []

@@ -161,8 +161,8 @@ async def test_frames_and_their_rate_go_only_where_they_belong(server: Server) -
         ({"modality": "video", "frames": []}, "items[0].frames must not be empty"),
         ({"modality": "video", "data": text(clip()), "fps": 2}, "goes with frames"),
         ({"modality": "video", "frames": [text(frame())], "data": text(clip())}, "exactly one of"),
-        (frames(1, fps=0), "items[0].fps must be above 0"),
-        (frames(1, fps=1001), "items[0].fps is too large; the limit is 1000"),
+        (frames(1, fps=0), "items[0].fps is no rate that is taken; the limits are 0.001 and 1000 frames a second"),
+        (frames(1, fps=1001), "the limits are 0.001 and 1000 frames a second"),
         (frames(1, fps="2"), "items[0].fps must be a number"),
     ):
         assert why in await refusal(server, wrong)

@@ -8,6 +8,7 @@ The checkpoint is a directory with `script.json`:
     progress    stages that it tells of before (each with 1 of 4 done)
     start       hang and hang-once (leave a mark file) or exit, instead of Hello; gate, before it
     declared    the modalities that it has (default image)
+    max_seconds how long media may be, by modality (default: no limit)
     golden      result of the golden probe (default ok)
     sizes       {"WIDTHxHEIGHT": action} for pictures of that size, "any" for all others
     hello       more fields of its Hello
@@ -153,13 +154,14 @@ class Engine:
         return base64.b64encode(struct.pack("<16f", *numbers)).decode()
 
     def measured(self) -> Fields:
+        longest = self.script.get("max_seconds", {})
         return {
             "weights": self.script.get("weights", "b3" * 32),
             "processor": "77" * 32,
             "config": "c0" * 32,
             "classes": {"encoder": "StandIn"},
             "declared": {
-                modality: {"width": WIDTH, "dtype": "float32", "check": "promise"}
+                modality: {"width": WIDTH, "dtype": "float32", "check": "promise", "max_seconds": longest.get(modality)}
                 for modality in self.script.get("declared", ["image"])
             },
             "probe": self.golden(),
@@ -276,6 +278,7 @@ class Engine:
             self.wait_at_gate()
 
     def wait_at_gate(self) -> None:
+        (self.model / "at-gate").touch()
         with open(self.model / "gate", "rb"):
             pass
 

@@ -163,8 +163,9 @@ async def test_the_callers_fault_is_told_with_its_item_and_not_tried_again(start
     error = failed.value
     assert (error.code, error.status, error.tries) == ("promise_mismatch", 422, 1)
     assert [(item.index, item.promised) for item in error.items] == [(1, 4)]
-    with pytest.raises(client.CallerError, match=r"items\[0\].*20000"):
-        await encode(server.url, [image(200, 200)])
+    with pytest.raises(client.CallerError, match=r"items\[1\].*20000") as large:
+        await encode(server.url, [image(), image(200, 200)])
+    assert [(item.index, item.modality) for item in large.value.items] == [(1, "image")]
     assert await server.metric("encoder_requests_total", code="promise_mismatch") == 1
     assert await server.metric("encoder_requests_total", code="limit_exceeded") == 1
 

@@ -85,7 +85,22 @@ async def test_a_bad_request_is_rejected_by_name(server: Server, row: dict[str, 
     answer = await server.encode(row["body"])
     assert (answer.status, answer.code) == (row["status"], row["code"])
     assert row["names"] in answer.message
+    assert answer.blamed == answer.named
     assert await server.metric("encoder_requests_total", code=row["code"]) == before + 1
+
+
+async def test_an_item_that_is_named_in_a_message_is_named_for_programs_too(server: Server) -> None:
+    good, bad = items((56, 56))["items"][0], {"modality": "image", "data": base64.b64encode(b"hello").decode()}
+    answer = await server.encode({"items": [good, bad]})
+    assert answer.message.startswith("items[1]: not a picture")
+    nothing = dict.fromkeys(("grid", "promised", "produced", "model_revision", "processor_revision"))
+    assert answer.json["error"]["items"] == [{"index": 1, "modality": "image"} | nothing]
+    assert answer.json["error"]["items"][0].keys() == WIRE["error"]["error"]["items"][0].keys()
+
+
+async def test_a_modality_that_is_none_here_is_not_repeated(server: Server) -> None:
+    answer = await server.encode({"items": [{"modality": "smell", "data": "aGk="}]})
+    assert [(item["index"], item["modality"]) for item in answer.json["error"]["items"]] == [(0, None)]
 
 
 async def test_a_body_that_is_no_json_is_rejected(server: Server) -> None:

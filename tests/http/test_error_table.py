@@ -105,6 +105,7 @@ async def test_a_row(server: Server, row: Row) -> None:
     answer = await server.encode(row.body)
     assert (answer.status, answer.code) == (row.status, row.code)
     assert row.text in answer.message
+    assert answer.blamed == answer.named
     after = await held_against(server)
     assert {result for result in after if after[result] > before[result]} == ({row.evidence} - {None})
     assert await server.metric("encoder_mismatched_media_total") == media + (row.evidence is not None)

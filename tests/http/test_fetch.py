@@ -89,6 +89,7 @@ async def refused(server: Server, *urls: str) -> Answer:
     assert answer.status == 400
     assert server.batches == []
     assert "127.0.0" not in answer.message
+    assert answer.blamed == answer.named != []
     return answer
 
 

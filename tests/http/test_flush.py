@@ -4,6 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from encoder_server.redis_connection import RedisPlace
+from encoder_server.settings import RedisSettings
 from tests.http.redis_server import SCOPE, RedisServer
 from tests.http.sharing_pool import SharingPool, count, rows
 from tests.http.test_probes import later
@@ -23,6 +27,12 @@ async def order(server: Server, *producers: str, boot_id: str | None = None, ord
     boot_id = boot_id or (await server.identity())["bootId"]
     value = ORDERS["flush"]["value"] | {"id": order_id, "bootId": boot_id, "producers": list(producers)}
     server.pod.write({"encoderpool.io/serving": "true"}, {FLUSH: value})
+
+
+def settings_of(redis: RedisServer) -> RedisSettings:
+    return RedisSettings(
+        url=redis.url, url_file=None, scope="local", timeout_seconds=1, ttl_seconds=60, most_entry_bytes=2**20
+    )
 
 
 async def until_result(server: Server, result: str, order_id: str = "flush-1") -> None:
@@ -66,6 +76,67 @@ async def test_names_that_no_replica_wrote_do_not_keep_a_producers_entries_from_
     await until_result(reader, "done")
     assert await redis.entries() == []
     assert await redis.client.zcard(made) == 0
+
+
+@pytest.mark.parametrize("which", ["banned", "made"])
+async def test_a_flush_ends_though_somebody_elses_value_lies_under_a_key_of_the_pools_own(
+    pool: SharingPool, redis: RedisServer, which: str
+) -> None:
+    bad, reader = await pool.start(), await pool.start()
+    await rows(bad)
+    (key,) = await redis.until_entries(1)
+    value, made = await redis.value(key), f"{SCOPE}made:{await producer(bad)}"
+    forged = f"{SCOPE}banned" if which == "banned" else made
+    await redis.client.delete(forged)
+    await redis.client.set(forged, b"no set of names")
+    await order(reader, await producer(bad))
+    await until_result(reader, "done")
+    assert await redis.client.type(forged) == (b"zset" if which == "banned" else b"none")
+    # The ban holds for who was not told of it, even where the entry could not be found to be taken out.
+    await redis.client.set(key, value)
+    late = await pool.start()
+    await rows(late)
+    assert late.batches == [["56x56"]]
+
+
+async def test_a_list_of_bans_that_is_none_costs_hits_until_it_is_cleared_and_no_answer(
+    pool: SharingPool, redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await redis.client.rpush(f"{SCOPE}banned", "a", "b")
+    one = await pool.start()
+    assert "cache_redis_key_cleared" in [record.message for record in caplog.records]
+    assert await redis.client.type(f"{SCOPE}banned") == b"none"
+    await rows(one)
+    await redis.until_entries(1)
+    other = await pool.start()
+    await rows(other)
+    assert other.batches == []
+
+
+async def test_what_a_replica_makes_is_listed_though_the_list_was_something_else(
+    pool: SharingPool, redis: RedisServer
+) -> None:
+    one = await pool.start()
+    made = f"{SCOPE}made:{await producer(one)}"
+    await redis.client.set(made, b"no set of names")
+    await rows(one)
+
+    async def listed() -> bool:
+        return await redis.client.type(made) == b"zset" and bool(await redis.client.zcard(made))
+
+    await until(listed)
+    assert await count(one, "errors_total", operation="write", reason="refused") == 0
+
+
+async def test_a_list_of_bans_that_another_replica_mends_first_is_left_alone(redis: RedisServer) -> None:
+    place = RedisPlace(settings_of(redis))
+    connection = await place.connect()
+    try:
+        await redis.client.zadd(place.banned, {"somebody": 1})
+        await connection.clear(place.banned, 1.0)
+        assert await redis.client.zcard(place.banned) == 1
+    finally:
+        await connection.close()
 
 
 async def test_what_is_written_after_the_ban_is_nobodys_hit_either(pool: SharingPool, redis: RedisServer) -> None:

@@ -80,6 +80,7 @@ async def test_a_forms_errors_are_those_of_json_and_name_the_item(
     answer = await send(server, form)
     assert (answer.status, answer.code) == (400, code)
     assert text in answer.message
+    assert answer.blamed == answer.named
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,9 @@ from aiohttp.typedefs import Handler
 
 from tests.http.test_engine_faults import open_gate
 from tests.http.under_test import Checkpoint, Server, Start, items, picture, serving, until
+from tests.support.media import sound, text, tone
+
+WIRE = json.loads((Path(__file__).parents[1] / "contract" / "wire.json").read_text())
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:
@@ -31,6 +34,7 @@ async def test_limits_are_named_with_the_item(start: Start) -> None:
     assert "items[1]: 200x200" in large.message
     assert "10000" in large.message
     assert "5000" in heavy.message
+    assert [answer.blamed for answer in (many, large, heavy, chunked)] == [[], [1], [], []]
 
 
 async def test_a_modality_that_is_not_listed_is_refused_and_those_that_are_are_named(
@@ -46,6 +50,54 @@ async def test_a_modality_that_is_not_listed_is_refused_and_those_that_are_are_n
     assert (await server.encode(items((56, 56)))).status == 200
     # What is accepted is no part of what the replica is.
     assert list((await server.identity())["exact"]["widths"]) == ["image", "video"]
+
+
+async def test_what_lasts_longer_than_the_encoder_takes_is_refused_by_its_header_with_the_encoders_own_limit(
+    start: Start, checkpoint: Checkpoint
+) -> None:
+    checkpoint.write(declared=["audio"], max_seconds={"audio": 0.5})
+    server = await start("--max-audio-seconds=300")
+    assert (await server.get("/v1/limits")).json["byModality"]["audio"]["maxSeconds"] == 0.5
+    long = {"modality": "audio", "data": text(sound(tone(8001)))}
+    answer = await server.encode({"items": [long]})
+    assert (answer.status, answer.code, answer.blamed) == (400, "limit_exceeded", [0])
+    assert answer.message == "items[0]: 0.5000625 s of audio; the limit is 0.5 s"
+    assert server.batches == []
+
+
+async def test_an_encoder_that_takes_longer_media_than_a_caller_may_send_changes_no_limit(
+    start: Start, checkpoint: Checkpoint
+) -> None:
+    checkpoint.write(declared=["audio", "image", "video"], max_seconds={"audio": 30, "video": 30})
+    server = await start("--max-audio-seconds=2", "--max-video-seconds=3")
+    stated = (await server.get("/v1/limits")).json["byModality"]
+    assert {modality: list(each) for modality, each in stated.items()} == WIRE["limits"]["byModality"]
+    assert (stated["audio"]["maxSeconds"], stated["video"]["maxSeconds"]) == (2, 3)
+
+
+async def test_formats_are_stated_for_the_modalities_that_are_served_and_for_no_other(
+    start: Start, checkpoint: Checkpoint
+) -> None:
+    checkpoint.write(declared=["audio"])
+    limits = (await (await start()).get("/v1/limits")).json
+    assert "formats" not in limits
+    assert {modality: each["formats"] for modality, each in limits["byModality"].items()} == {
+        "audio": ["WAV", "FLAC", "OGG"]
+    }
+
+
+@pytest.mark.parametrize("fps", [1e-300, 0.0009, 1000.5, 1e300])
+async def test_a_rate_of_frames_outside_the_stated_limits_is_refused_with_item_field_and_limits(
+    start: Start, checkpoint: Checkpoint, fps: float
+) -> None:
+    checkpoint.write(declared=["image", "video"])
+    server = await start()
+    video = (await server.get("/v1/limits")).json["byModality"]["video"]
+    assert (video["minFps"], video["maxFps"]) == (0.001, 1000)
+    frames = {"modality": "video", "frames": [picture()], "fps": fps}
+    answer = await server.encode({"items": [*items((56, 56))["items"], frames]})
+    assert (answer.status, answer.code, answer.blamed) == (400, "bad_request", [1])
+    assert answer.message == "items[1].fps is no rate that is taken; the limits are 0.001 and 1000 frames a second"
 
 
 async def test_a_server_that_is_to_accept_what_its_encoder_has_not_does_not_load_and_says_what(start: Start) -> None:

@@ -10,7 +10,7 @@ import safetensors.numpy
 from aiohttp import web
 
 from tests.http.test_engine_faults import open_gate
-from tests.http.under_test import Checkpoint, Server, Start, items, serving
+from tests.http.under_test import Checkpoint, Server, Start, items, serving, until
 
 WIRE = json.loads((Path(__file__).parents[1] / "contract" / "wire.json").read_text())["answerMultipart"]
 MIXED = {"Accept": "multipart/mixed"}
@@ -113,6 +113,11 @@ async def test_a_caller_who_leaves_after_the_promise_frees_its_place(start: Star
     server = await start()
     async with server.session.post(f"{server.url}/v1/encode", json=items((112, 56)), headers=MIXED) as response:
         await part(aiohttp.MultipartReader.from_response(response))
+
+        async def at_gate() -> bool:
+            return (server.model / "at-gate").exists()
+
+        await until(at_gate)  # Who leaves before has the item left out, and nobody comes to the gate.
         response.close()
     await server.until_load(inFlight=0)
     await open_gate(server.model)

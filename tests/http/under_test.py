@@ -5,6 +5,7 @@ import base64
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -86,6 +87,17 @@ class Answer:
     @property
     def message(self) -> str:
         return str(self.json["error"]["message"])
+
+    @property
+    def blamed(self) -> list[int]:
+        """The items that a program is told of."""
+        return [item["index"] for item in self.json["error"]["items"]]
+
+    @property
+    def named(self) -> list[int]:
+        """The item that a person is told of first, if any."""
+        found = re.search(r"items\[(\d+)\]|\(item (\d+),", self.message)
+        return [] if found is None else [int(found[1] or found[2])]
 
 
 @dataclass

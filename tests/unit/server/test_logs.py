@@ -30,5 +30,5 @@ def test_every_line_is_json_with_the_time_in_utc() -> None:
     lines = [json.loads(line) for line in done.stderr.splitlines()]
     assert [line["message"].partition(" ")[0] for line in lines[:2]] == ["named", "of"]
     assert len(lines) == 3
-    assert lines[0] | {"at": ""} == {"at": "", "level": "INFO", "name": "ours", "message": "named", "engine": 0}
-    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["at"]) for line in lines)
+    assert lines[0] | {"time": ""} == {"time": "", "level": "INFO", "logger": "ours", "message": "named", "engine": 0}
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"]) for line in lines)
