@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 
 from encoder_server import logs
-from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, find, progress
+from encoder_server.encoders import AUTO, ChoosesFrames, Encoder, RefusedError, Source, find, progress
 from encoder_server.engine import measure
 from encoder_server.engine.bounds import DEFAULTS, Bounds
 from encoder_server.engine.encode import Embedding, encode
@@ -172,9 +172,10 @@ class Pipeline:
         return Prepared(ready=tuple(kept), promises=tuple(promises), failures=(*refused, *unexpected), bounds=bounds)
 
     def _preprocess(self, media: Sequence[Medium], bounds: Bounds) -> tuple[list[Ready], list[Failure]]:
-        description = self._description
-        rules = Rules(modalities=description.declared, rate=description.sampling_rate, bounds=bounds)
-        return preprocess(self._encoder, media, rules)
+        description, encoder = self._description, self._encoder
+        choose = encoder.frames_wanted if isinstance(encoder, ChoosesFrames) else None
+        rules = Rules(modalities=description.declared, rate=description.sampling_rate, bounds=bounds, choose=choose)
+        return preprocess(encoder, media, rules)
 
     def _run_probe(self, sizes: Sequence[Size]) -> tuple[tuple[ProbeItem, ...], list[Embedding]]:
         declared = self._description.declared

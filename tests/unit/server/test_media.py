@@ -19,6 +19,7 @@ LIMITS = Limits(
     max_items=1,
     max_pixels=100_000,
     max_request_pixels=100_000,
+    max_decoded_pixels=3_200_000,
     max_frames=100,
     max_audio_seconds=10,
     max_video_seconds=10,
