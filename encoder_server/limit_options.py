@@ -14,7 +14,7 @@ from encoder_server.settings import Limits
 # Sixteen pictures of 2048x2048 by default. A decoded pixel costs some 30 bytes on its way to the model.
 _PICTURES_OF_MOST_PIXELS = 4
 # Half a minute of 1920x1080 at 30 a second by default. A frame that is not taken costs its decoding alone, about a
-# second of a core for 200 million pixels, and no memory.
+# second of a core for 300 million pixels, and no memory.
 _DECODED_PER_TAKEN = 32
 
 

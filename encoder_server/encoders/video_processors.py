@@ -94,7 +94,8 @@ def wanted(processor: Any, total: int, fps: float | None) -> Sequence[int]:
             ) from error
     most = most_frames(processor)
     if most is not None and total > most:
-        raise UnfitMediaError(f"{total} frames: the processor takes at most {most}")
+        why = "" if fps is None or processor.do_sample_frames else ", and its settings sample none of them"
+        raise UnfitMediaError(f"{total} frames: the processor takes at most {most}{why}")
     return range(total)
 
 
