@@ -15,8 +15,8 @@ import struct
 
 FORMATS = ("MP4", "MOV", "WebM", "Matroska", "AVI")
 CODECS = ("h264", "hevc", "vp8", "vp9", "av1", "mpeg4", "mjpeg")
-# A video file's share of a batch: what it decodes to is not known here, and a byte makes some dozens of pixels.
-PIXELS_PER_BYTE = 16
+_PIXELS_PER_BYTE = 16
+_LEAST_COST = 4 * 2**20
 _MOST_BOXES = 100_000
 _FIRST_BOXES = (b"ftyp", b"moov", b"mdat", b"wide", b"free", b"skip")
 _EBML, _SEGMENT = b"\x1a\x45\xdf\xa3", b"\x18\x53\x80\x67"
@@ -44,6 +44,15 @@ def check(content: bytes | memoryview) -> str:
     if end > len(data):
         raise ClipError("the video is cut short")
     return name
+
+
+def cost(length: int) -> int:
+    """Return the share of a batch, in pixels, of a file of so many bytes: what it decodes to is not known here.
+
+    A byte makes some dozens of pixels. No file is cheaper than a batch of several callers may be, so that it delays
+    nobody's beside its own: a small one may have much to decode of which little is taken.
+    """
+    return max(length * _PIXELS_PER_BYTE, _LEAST_COST)
 
 
 def _end_of_boxes(data: memoryview) -> int:

@@ -37,7 +37,7 @@ def qwen3_vl(families: Families) -> Iterator[Engine]:
 
 def only(content: bytes, wanted: Collection[int]) -> Clip:
     """Frames of a file, as PyAV alone decodes it."""
-    with av.open(io.BytesIO(content)) as file:
+    with av.open(io.BytesIO(content), "r") as file:
         kept = [frame.to_ndarray(format="rgb24") for at, frame in enumerate(file.decode(video=0)) if at in set(wanted)]
     return Clip(frames=numpy.stack(kept), fps=None)
 

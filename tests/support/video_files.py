@@ -45,7 +45,7 @@ def moving(frames: int, fps: int, *, width: int = 64, height: int = 48, seed: in
 
 def packets(content: bytes) -> list[Packet]:
     """The packets of a file's video."""
-    with av.open(io.BytesIO(content)) as file:
+    with av.open(io.BytesIO(content), "r") as file:
         return [
             Packet(data=bytes(each), pts=each.pts or 0, dts=each.dts or 0, key=each.is_keyframe)
             for each in file.demux(video=0)
@@ -56,7 +56,7 @@ def packets(content: bytes) -> list[Packet]:
 def with_packets(content: bytes, given: Sequence[Packet], form: str) -> bytes:
     """A file of `content`'s video stream, in another container where `form` says so, with these packets."""
     made = io.BytesIO()
-    with av.open(io.BytesIO(content)) as file, av.open(made, "w", format=form) as out:
+    with av.open(io.BytesIO(content), "r") as file, av.open(made, "w", format=form) as out:
         base = file.streams.video[0].time_base or Fraction(1, 1000)
         stream = out.add_stream_from_template(file.streams.video[0])
         for each in given:
