@@ -67,7 +67,7 @@ def _end_of_boxes(data: memoryview) -> int:
         if length == 1:
             length = struct.unpack_from(">Q", data, at + 8)[0]
         end = at + max(length, 8) if length else len(data)  # 0: to the end of the file.
-        if data[at + 4 : at + 8] != b"mdat":
+        if bytes(data[at + 4 : at + 8]) != b"mdat":
             samples += _samples(bytes(data[at:end]))
             if samples > len(data) // 2:
                 raise ClipError("the video is damaged: it says that it has more samples than fit into it")
