@@ -18,9 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
-from encoder_server import app, cache_options, fetch_options, logs, quota, tracing
+from encoder_server import app, cache_options, fetch_options, limit_options, logs, quota, tracing
 from encoder_server.argument_types import count as _count
-from encoder_server.argument_types import names as _names
 from encoder_server.argument_types import period as _period
 from encoder_server.argument_types import port as _port
 from encoder_server.argument_types import seconds as _seconds
@@ -28,8 +27,6 @@ from encoder_server.conformance import options as check_options
 from encoder_server.layouts import FAMILIES
 from encoder_server.settings import EngineSettings, Limits, Settings
 
-# Sixteen pictures of 2048x2048 by default. A decoded pixel costs some 30 bytes on its way to the model.
-_PICTURES_OF_MOST_PIXELS = 4
 ENGINE_COMMAND = (sys.executable, "-m", "encoder_server.engine")
 
 
@@ -94,11 +91,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 def _settings(options: argparse.Namespace, environment: Mapping[str, str], parser: argparse.ArgumentParser) -> Settings:
     refuse = parser.error
     _check_paths(options, refuse)
-    if options.max_body_bytes > options.max_in_flight_bytes:
-        refuse("argument --max-body-bytes: must not be more than --max-in-flight-bytes")
-    request_pixels = options.max_request_pixels or _PICTURES_OF_MOST_PIXELS * options.max_pixels
-    if request_pixels < options.max_pixels:
-        refuse("argument --max-request-pixels: must not be less than --max-pixels")
+    limits = limit_options.read(options, refuse)
     return Settings(
         host=options.host,
         port=options.port,
@@ -108,21 +101,9 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
         pod_name=environment.get("POD_NAME", ""),
         pod_uid=environment.get("POD_UID", ""),
         log_level=options.log_level,
-        limits=Limits(
-            max_in_flight=options.max_in_flight,
-            max_in_flight_bytes=options.max_in_flight_bytes,
-            max_body_bytes=options.max_body_bytes,
-            max_items=options.max_items,
-            max_pixels=options.max_pixels,
-            max_request_pixels=request_pixels,
-            max_frames=options.max_frames,
-            max_audio_seconds=options.max_audio_seconds,
-            max_video_seconds=options.max_video_seconds,
-            deadline_seconds=options.deadline_seconds,
-            modalities=options.modalities,
-        ),
+        limits=limits,
         fetch=fetch_options.read(options),
-        engines=_engine_settings(options, request_pixels),
+        engines=_engine_settings(options, limits),
         batch_budget=options.batch_budget,
         cache_bytes=options.cache_bytes,
         redis=cache_options.read(options, environment, refuse),
@@ -134,7 +115,7 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str], parse
     )
 
 
-def _engine_settings(options: argparse.Namespace, request_pixels: int) -> EngineSettings:
+def _engine_settings(options: argparse.Namespace, limits: Limits) -> EngineSettings:
     arguments = [f"--model={options.directory}", f"--encoder={options.encoder}"]
     if options.processor is not None:
         arguments.append(f"--processor={options.processor}")
@@ -142,11 +123,12 @@ def _engine_settings(options: argparse.Namespace, request_pixels: int) -> Engine
         "--threads=1",
         f"--device={options.device}",
         f"--dtype={options.dtype}",
-        f"--max-pixels={options.max_pixels}",
-        f"--max-clip-pixels={request_pixels}",
-        f"--max-frames={options.max_frames}",
-        f"--max-audio-seconds={options.max_audio_seconds}",
-        f"--max-video-seconds={options.max_video_seconds}",
+        f"--max-pixels={limits.max_pixels}",
+        f"--max-clip-pixels={limits.max_request_pixels}",
+        f"--max-decoded-pixels={limits.max_decoded_pixels}",
+        f"--max-frames={limits.max_frames}",
+        f"--max-audio-seconds={limits.max_audio_seconds}",
+        f"--max-video-seconds={limits.max_video_seconds}",
     ]
     default = quota.engines_for(quota.cpus()) if options.device == "cpu" else 1
     return EngineSettings(
@@ -220,16 +202,7 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     add("--revision", default="local", help="the pool's revision that this replica belongs to")
     add("--expected-identity", type=Path, help="file that says what this replica must be")
     add("--pod-directory", type=Path, help="downwardAPI volume with the pod's labels and annotations")
-    add("--max-in-flight", type=_count, default=64, help="requests admitted at a time")
-    add("--max-in-flight-bytes", type=_count, default=512 * 2**20, help="their bodies' bytes together")
-    add("--max-body-bytes", type=_count, default=64 * 2**20, help="bytes of one request's body")
-    add("--modalities", type=_names, help="which are accepted, as image,video (default: all that the encoder has)")
-    add("--max-items", type=_count, default=16, help="items in one request")
-    add("--max-pixels", type=_count, default=16_777_216, help="pixels of one picture or frame")
-    add("--max-request-pixels", type=_count, help="of a request in all (default: 4 times --max-pixels)")
-    add("--max-frames", type=_count, default=2048, help="frames of one video")
-    add("--max-video-seconds", type=_seconds, default=600.0, help="of one video")
-    add("--max-audio-seconds", type=_seconds, default=300.0, help="of one sound")
+    limit_options.add(serve)
     fetch_options.add(serve)
     add("--max-connections", type=_count, default=512, help="connections open at a time")
     # Longer than proxies and clients keep an idle connection: who closes first should be the one who would send next.
@@ -238,7 +211,6 @@ def _add_serving(serve: argparse.ArgumentParser) -> None:
     cache_options.add(serve)
     add("--evidence-seconds", type=_seconds, default=1.0, help="longest without encoding what could be recalled")
     add("--probe-period-seconds", type=_period, default=300.0, help="between golden probes; 0: none")
-    add("--deadline-seconds", type=_seconds, default=60.0, help="from admission to the answer")
     add("--load-seconds", type=_seconds, default=1800.0, help="for an engine to load and probe the model")
     add("--grace-seconds", type=_seconds, default=5.0, help="beyond the deadline, before a stuck engine is killed")
     add("--backoff-seconds", type=_seconds, default=1.0, help="before the first restart of an engine")

@@ -64,7 +64,7 @@ def measure(modality: str, content: bytes, digest: str, place: str, limits: Limi
             clips.check(content)
         except clips.ClipError as wrong:
             raise BadMediaError(f"{place}: {wrong}") from None
-        return Size(modality=modality), len(content) * clips.PIXELS_PER_BYTE
+        return Size(modality=modality), clips.cost(len(content))
     if modality == "audio":
         try:
             header = sounds.read(content)

@@ -17,8 +17,9 @@ from encoder_server.size import Size
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a request may cost. Bytes are of the request's body; pixels of one picture or frame or, with
-    `max_request_pixels`, of all its pictures and frames together (a video file's, which are known when it is decoded,
-    are held to that limit by themselves); frames of one video; seconds of one sound, one video, or one request.
+    `max_request_pixels`, of all its pictures and frames together (of a video file those that the encoder takes, which
+    are known when it is decoded, are held to that limit by themselves, and all that are decoded to
+    `max_decoded_pixels`); frames of one video that are taken; seconds of one sound, one video, or one request.
     `modalities` are those that are accepted, None: all that the encoder has."""
 
     max_in_flight: int
@@ -27,6 +28,7 @@ class Limits:
     max_items: int
     max_pixels: int
     max_request_pixels: int
+    max_decoded_pixels: int
     max_frames: int
     max_audio_seconds: float
     max_video_seconds: float

@@ -43,6 +43,7 @@ def _of(modality: str, limits: Limits) -> dict[str, Any]:
                 "codecs": list(clips.CODECS),
                 "frameFormats": list(pictures.FORMATS),
                 "maxPixels": limits.max_pixels,
+                "maxDecodedPixels": limits.max_decoded_pixels,
                 "maxFrames": limits.max_frames,
                 "maxSeconds": limits.max_video_seconds,
                 "minFps": wire.LEAST_FPS,

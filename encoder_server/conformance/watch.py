@@ -52,6 +52,12 @@ class Watched:
         """See `Encoder.warm_up`."""
         self._encoder.warm_up()
 
+    def __getattr__(self, name: str) -> Any:
+        """Have what only some encoders have (`ChoosesFrames`) where the watched one has it."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._encoder, name)
+
     def preprocess(self, media: Sequence[Picture]) -> Sequence[Features]:
         """See `Encoder.preprocess`."""
         features: Sequence[Features] = self._call("processor", self._encoder.preprocess, media)

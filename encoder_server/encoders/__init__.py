@@ -6,7 +6,8 @@ here or in a user's own package, registered under the entry point group `encoder
 Must never: import torch at run time (the exceptions and the registry are used where no model is loaded), or
 know of HTTP, batches in flight, or the cache.
 
-An encoder of one's own is a class with the five methods of `Encoder` and one line in its package's metadata:
+An encoder of one's own is a class with the five methods of `Encoder` and one line in its package's metadata. One of
+video that looks at some frames alone may have a sixth, `ChoosesFrames`, so that the others are not kept:
 
     [project.entry-points."encoder_server.encoders"]
     my_encoder = "my_package:MyEncoder"
@@ -20,11 +21,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
+from encoder_server.encoders.decoded import Clip as Clip
+from encoder_server.encoders.decoded import Decoded as Decoded
+from encoder_server.encoders.decoded import Picture as Picture
+from encoder_server.encoders.decoded import Sound as Sound
 from encoder_server.engine.messages import Declared
 
 if TYPE_CHECKING:
@@ -74,47 +76,6 @@ class Source:
     dtype: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """A decoded picture: `pixels` is uint8 of shape (height, width, 3), RGB, turned upright."""
-
-    pixels: npt.NDArray[np.uint8]
-
-    @property
-    def modality(self) -> str:
-        """The modality's name on the wire."""
-        return "image"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clip:
-    """A decoded video: `frames` is uint8 of shape (frames, height, width, 3), RGB, turned upright; `fps` is how many
-    of them the video shows in a second, None where it was given as bare frames."""
-
-    frames: npt.NDArray[np.uint8]
-    fps: float | None
-
-    @property
-    def modality(self) -> str:
-        """The modality's name on the wire."""
-        return "video"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sound:
-    """Decoded audio: `samples` is float32 of shape (samples,), mono, nominally in -1..1 and finite, at `rate` samples
-    in a second: the encoder's own (`Description.sampling_rate`)."""
-
-    samples: npt.NDArray[np.float32]
-    rate: int
-
-    @property
-    def modality(self) -> str:
-        """The modality's name on the wire."""
-        return "audio"
-
-
-Decoded = Picture | Clip | Sound
 DecodedT_contra = TypeVar("DecodedT_contra", bound=Decoded, contravariant=True)
 
 
@@ -200,6 +161,21 @@ class Encoder(Protocol[DecodedT_contra]):
 
         Rows are split by the model's own geometry, never by `Features.tokens`: else the check of rows against
         promise compares a number with itself.
+        """
+        ...
+
+
+@runtime_checkable
+class ChoosesFrames(Protocol):
+    """What an `Encoder` of video may have beside the rest: it is asked which frames of a video file it wants, and its
+    clips of files then hold those alone (`Clip.indices`). Without it they hold all, within the limits."""
+
+    def frames_wanted(self, total: int, fps: float | None) -> Sequence[int]:
+        """Give the indices, each from 0 to `total` - 1, of the frames wanted of a video file of so many, shown at `fps`
+        (None: not known), in the order in which `preprocess` is to have them; one may come again.
+
+        The same for the same numbers at every call: a file may be asked about more than once. Errors count as those
+        of `preprocess` do; UnfitMediaError is for a file that has too few or too many.
         """
         ...
 

@@ -34,6 +34,7 @@ from encoder_server.encoders.loading import build, describe, read_config
 from encoder_server.encoders.weights import read_tower
 
 _PREFIXES = ("model.visual.", "visual.")
+_NO_VIDEO = "the checkpoint has no video processor"
 _GEOMETRY = ("patch_size", "temporal_patch_size", "merge_size")
 
 
@@ -124,6 +125,12 @@ class GridEncoder:
         )
         self.encode([blank])
 
+    def frames_wanted(self, total: int, fps: float | None) -> Sequence[int]:
+        """See `ChoosesFrames`: those that the video processor samples."""
+        if self._video is None:
+            raise UnfitMediaError(_NO_VIDEO)
+        return video_processors.wanted(self._video, total, fps)
+
     def preprocess(self, media: Sequence[Picture | Clip]) -> list[Features]:
         """See `Encoder.preprocess`; `grid` is (time, height, width) in patches.
 
@@ -139,7 +146,7 @@ class GridEncoder:
 
     def _clip(self, clip: Clip) -> Features:
         if self._video is None:
-            raise UnfitMediaError("the checkpoint has no video processor")
+            raise UnfitMediaError(_NO_VIDEO)
         patches, grids = video_processors.run(self._video, clip)
         (features,) = _split("video", patches, grids, 1, self._video)
         return features

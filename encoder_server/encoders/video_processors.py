@@ -1,12 +1,13 @@
 """Video processors: the settings in a checkpoint folder, made into the library's own processor, and clips run on it.
 
-Place: called by a family's `load` and `preprocess`, beside `processors`, which does the same for pictures. A video
-processor is one of its own: its sizes, its merge and its frames are read from its own settings.
+Place: called by a family's `load`, `frames_wanted` and `preprocess`, beside `processors`, which does the same for
+pictures. A video processor is one of its own: its sizes, its merge and its frames are read from its own settings.
 
 Which frames a processor sees: of a clip with a rate (from a file) those that its own `sample_frames` chooses, where
-its settings say `do_sample_frames`, else all; of bare frames (no rate) all, for who sent them has chosen. Fewer than
-one temporal patch, and a rest, are filled up by the processor's own rule, with the last frame again. That several
-frames may fall on one time step of the language model (a high rate) changes no row: a tower knows of no seconds.
+its settings say `do_sample_frames`, else all; of bare frames (no rate) all, for who sent them has chosen. Of a file
+they are chosen before it is decoded (`wanted`), by the same call. Fewer than one temporal patch, and a rest, are filled
+up by the processor's own rule, with the last frame again. That several frames may fall on one time step of the language
+model (a high rate) changes no row: a tower knows of no seconds.
 
 Must never: take pictures' settings for a video's where the folder does not say that they are, or bring a setting into
 line with the model's geometry.
@@ -15,7 +16,7 @@ line with the model's geometry.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +75,50 @@ def make(settings: Settings) -> Any:
     return processor
 
 
+def wanted(processor: Any, total: int, fps: float | None) -> Sequence[int]:
+    """Give which of `total` frames `processor` looks at, by its own rule, where `fps` of them are shown in a second.
+
+    Raises UnfitMediaError for too few or too many.
+    """
+    if not total:
+        raise UnfitMediaError("a video of no frames")
+    # Of less than one temporal patch nothing can be left out.
+    if fps is not None and processor.do_sample_frames and total > processor.temporal_patch_size:
+        try:
+            return _sample(processor, VideoMetadata(total_num_frames=total, fps=fps, duration=total / fps))
+        # From a long clip it can: `make` has tried.
+        except Exception as error:
+            _log.info("the processor sampled nothing of %d frames at %g a second", total, fps, exc_info=True)
+            raise UnfitMediaError(
+                f"{total} frames at {fps:g} a second: fewer than the processor's settings sample"
+            ) from error
+    most = most_frames(processor)
+    if most is not None and total > most:
+        why = "" if fps is None or processor.do_sample_frames else ", and its settings sample none of them"
+        raise UnfitMediaError(f"{total} frames: the processor takes at most {most}{why}")
+    return range(total)
+
+
 def run(processor: Any, clip: Clip) -> tuple[torch.Tensor, torch.Tensor]:
     """Run `processor` on one clip: patches (n, values of one patch), and grids (1, 3): time, height, width.
 
     Raises UnfitMediaError for a clip with too few or too many frames.
     """
-    frames = _filled(processor, _chosen(processor, torch.from_numpy(clip.frames), clip.fps))
+    total = len(clip.frames) if clip.total is None else clip.total
+    indices, frames = clip.indices, torch.from_numpy(clip.frames)
+    if indices is None:
+        indices = tuple(wanted(processor, total, clip.fps))
+        frames = frames if len(indices) == total else frames[list(indices)]
+    metadata = VideoMetadata(
+        total_num_frames=total,
+        fps=clip.fps,
+        duration=total / clip.fps if clip.fps else None,
+        frames_indices=list(indices),
+    )
     # All said, nothing guessed: a frame three pixels high would else pass for one with its channels first.
     result: Mapping[str, Any] = processor(
-        videos=[frames],
-        video_metadata=[VideoMetadata(total_num_frames=len(frames), fps=clip.fps)],
+        videos=[_filled(processor, frames)],
+        video_metadata=[metadata],
         do_sample_frames=False,
         input_data_format="channels_last",
         return_tensors="pt",
@@ -103,42 +138,21 @@ def most_frames(processor: Any) -> int | None:
     return None if not seconds or not rate else int(seconds * rate)
 
 
-def _chosen(processor: Any, frames: torch.Tensor, fps: float | None) -> torch.Tensor:
-    count = len(frames)
-    if not count:
-        raise UnfitMediaError("a video of no frames")
-    # Of less than one temporal patch nothing can be left out.
-    if fps is not None and processor.do_sample_frames and count > processor.temporal_patch_size:
-        try:
-            at = _sample(processor, VideoMetadata(total_num_frames=count, fps=fps, duration=count / fps))
-        # From a long clip it can: `make` has tried.
-        except Exception as error:
-            _log.info("the processor sampled nothing of %d frames at %g a second", count, fps, exc_info=True)
-            raise UnfitMediaError(
-                f"{count} frames at {fps:g} a second: fewer than the processor's settings sample"
-            ) from error
-        return frames[at]
-    most = most_frames(processor)
-    if most is not None and count > most:
-        raise UnfitMediaError(f"{count} frames: the processor takes at most {most}")
-    return frames
-
-
 def _filled(processor: Any, frames: torch.Tensor) -> torch.Tensor:
     """Fill up to one temporal patch with the last frame: some processors refuse less, before they fill up the rest."""
     missing = processor.temporal_patch_size - len(frames)
     return frames if missing <= 0 else torch.cat([frames, frames[-1:].expand(missing, -1, -1, -1)])
 
 
-def _sample(processor: Any, metadata: VideoMetadata) -> torch.Tensor:
+def _sample(processor: Any, metadata: VideoMetadata) -> list[int]:
     # As the library calls it: some samplers read these two from the call alone.
     at = processor.sample_frames(
         metadata=metadata, num_frames=getattr(processor, "num_frames", None), fps=getattr(processor, "fps", None)
     )
-    at = torch.as_tensor(at, dtype=torch.long)
-    if not len(at):
+    indices: list[int] = torch.as_tensor(at, dtype=torch.long).tolist()
+    if not indices:
         raise ValueError("no frame was sampled")
-    return at
+    return indices
 
 
 def _require_sampling(processor: Any, settings: Settings) -> None:

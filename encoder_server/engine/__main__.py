@@ -53,6 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         bounds=Bounds(
             max_pixels=options.max_pixels,
             max_clip_pixels=options.max_clip_pixels,
+            max_decoded_pixels=options.max_decoded_pixels,
             max_frames=options.max_frames,
             max_audio_seconds=options.max_audio_seconds,
             max_video_seconds=options.max_video_seconds,
@@ -108,6 +109,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dtype", default="auto", help="torch dtype, or auto: as the checkpoint has it")
     parser.add_argument("--max-pixels", type=int, default=DEFAULTS.max_pixels, help="of a picture or frame")
     parser.add_argument("--max-clip-pixels", type=int, default=DEFAULTS.max_clip_pixels, help="of a video's frames")
+    parser.add_argument(
+        "--max-decoded-pixels", type=int, default=DEFAULTS.max_decoded_pixels, help="of all frames in a video file"
+    )
     parser.add_argument("--max-frames", type=int, default=DEFAULTS.max_frames, help="of a video")
     parser.add_argument("--max-audio-seconds", type=float, default=DEFAULTS.max_audio_seconds, help="of a sound")
     parser.add_argument("--max-video-seconds", type=float, default=DEFAULTS.max_video_seconds, help="of a video")

@@ -13,14 +13,19 @@ from dataclasses import dataclass, replace
 from encoder_server.engine.messages import Declared
 from encoder_server.size import Size
 
+LEAST_PIXELS = 2**14
+"""What a frame that is decoded counts as, at least."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Pixels of a picture or frame, pixels of a video's frames together (so many are also decoded at a time, of a
-    batch), frames of a video, and seconds."""
+    """Pixels of a picture or frame; pixels of a video's frames together, and frames, as an encoder is given them (so
+    many pixels are also held at a time, of a batch); pixels of all frames that are decoded of a video file, kept or
+    not; and seconds."""
 
     max_pixels: int = 16_777_216  # a picture of 4096x4096
     max_clip_pixels: int = 4 * 16_777_216
+    max_decoded_pixels: int = 32 * 4 * 16_777_216
     max_frames: int = 2048
     max_audio_seconds: float = 300.0
     max_video_seconds: float = 600.0
@@ -35,6 +40,10 @@ class Bounds:
             max_audio_seconds=max((size.seconds for size in sizes), default=0.0),
             max_video_seconds=max((size.seconds for size in sizes), default=0.0),
         )
+
+    def allow_decoding(self, width: int, height: int, frames: int) -> bool:
+        """Whether so many frames of this size may be decoded of a file; one that is tiny has its price too."""
+        return max(width * height, LEAST_PIXELS) * frames <= self.max_decoded_pixels
 
     def allow(self, size: Size) -> bool:
         """Whether a medium of this size would be decoded."""

@@ -74,18 +74,18 @@ class _Trial(Generic[T, R]):
             return list(results)
         # An encoder that calls for an exit, or interrupts itself, gets its item's end, not the engine's.
         except BaseException as error:
-            fault = _fault(self._stage, error, last=len(items) == 1)
+            ended = fault(self._stage, error, last=len(items) == 1)
         # Outside the handler: the error's traceback holds the tensors of the failed run.
-        if fault.code == _NO_MEMORY:
+        if ended.code == _NO_MEMORY:
             _free()
-        return fault
+        return ended
 
-    def apart(self, items: list[T], fault: Fault) -> list[R | Fault]:
-        """Tell apart `items`, whose run together ended in `fault`."""
+    def apart(self, items: list[T], ended: Fault) -> list[R | Fault]:
+        """Tell apart `items`, whose run together ended as `ended`."""
         if len(items) == 1:
-            return [fault]
+            return [ended]
         middle = len(items) // 2
-        if fault.code == _NO_MEMORY:
+        if ended.code == _NO_MEMORY:
             return self._in_parts(items, middle)
         halves = (items[:middle], items[middle:])
         ends = [self.run(half, again=True) for half in halves]
@@ -117,7 +117,8 @@ class _Trial(Generic[T, R]):
         return outcomes
 
 
-def _fault(stage: str, error: BaseException, *, last: bool) -> Fault:
+def fault(stage: str, error: BaseException, *, last: bool = True) -> Fault:
+    """Say why an item failed whose `stage` raised `error`; the `last` failure of an item goes to the log, too."""
     if isinstance(error, UnfitMediaError):
         # What cannot travel is replaced, and what is no sentence cut.
         return Fault(code="bad_media", detail=str(error)[:_LONGEST_DETAIL].encode(errors="replace").decode())

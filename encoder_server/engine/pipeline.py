@@ -19,13 +19,14 @@ import numpy.typing as npt
 import torch
 
 from encoder_server import logs
-from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, find, progress
+from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, UnfitMediaError, find, progress
 from encoder_server.engine import measure
 from encoder_server.engine.bounds import DEFAULTS, Bounds, taken
+from encoder_server.engine.decode_clip import Choose
 from encoder_server.engine.encode import Embedding, encode
 from encoder_server.engine.messages import Failure, Measured, ProbeItem, Promise
 from encoder_server.engine.preprocess import Medium, Ready, Rules, preprocess
-from encoder_server.engine.probe import GOLDEN, PROMISED, judge, medium, plain
+from encoder_server.engine.probe import CHOSEN, GOLDEN, PROMISED, judge, medium, plain
 from encoder_server.engine.promise import promise
 from encoder_server.size import Size
 
@@ -154,7 +155,7 @@ class Pipeline:
     def _measure(self) -> Measured:
         items, embeddings = self._run_probe(GOLDEN)
         description = self._description
-        made = {"settings": description.processor, "promises": self._promise_only(PROMISED)}
+        made = {"settings": description.processor, "promises": self._promise_only(PROMISED), **self._choices()}
         return Measured(
             weights=description.weights,
             processor=measure.settings_digest(made),
@@ -173,8 +174,14 @@ class Pipeline:
 
     def _preprocess(self, media: Sequence[Medium], bounds: Bounds) -> tuple[list[Ready], list[Failure]]:
         description = self._description
-        rules = Rules(modalities=description.declared, rate=description.sampling_rate, bounds=bounds)
+        rules = Rules(
+            modalities=description.declared, rate=description.sampling_rate, bounds=bounds, choose=self._choose
+        )
         return preprocess(self._encoder, media, rules)
+
+    @property
+    def _choose(self) -> Choose | None:
+        return getattr(self._encoder, "frames_wanted", None)  # See `encoders.ChoosesFrames`.
 
     def _run_probe(self, sizes: Sequence[Size]) -> tuple[tuple[ProbeItem, ...], list[Embedding]]:
         declared = self._description.declared
@@ -199,6 +206,18 @@ class Pipeline:
                 promises = self._prepare([plain(size, 0)], Bounds.around([size]).within(declared)).promises
                 told.append((promises[0].tokens, promises[0].grid) if promises else None)
         return told
+
+    def _choices(self) -> dict[str, list[list[int] | None]]:
+        """Give which frames of a video the encoder wants, where it chooses any; None where it takes no such video."""
+        choose, chosen = self._choose, list[list[int] | None]()
+        if choose is None or "video" not in self._description.declared:
+            return {}
+        for total, fps in CHOSEN:
+            try:
+                chosen.append([int(index) for index in choose(total, fps)])
+            except UnfitMediaError:
+                chosen.append(None)
+        return {"frames": chosen}
 
     def _may_probe(self, size: Size) -> bool:
         may = size.fits(self._description.declared) and self._bounds.allow(size)

@@ -14,9 +14,9 @@ from typing import Any, SupportsIndex
 from encoder_server.encoders import Decoded, Encoder, Features, LayoutError
 from encoder_server.engine.bounds import Bounds
 from encoder_server.engine.decode import BadMediaError, decode_picture
-from encoder_server.engine.decode_clip import decode_clip, decode_frames
+from encoder_server.engine.decode_clip import ChoiceError, Choose, decode_clip, decode_frames
 from encoder_server.engine.decode_sound import decode_sound
-from encoder_server.engine.isolate import Fault, isolate
+from encoder_server.engine.isolate import Fault, fault, isolate
 from encoder_server.engine.messages import Failure
 from encoder_server.size import Size
 
@@ -36,16 +36,19 @@ class Medium:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How media are decoded: which modalities there are, the rate of their audio, and what is too much."""
+    """How media are decoded: which modalities there are, the rate of their audio, what is too much, and who chooses
+    frames of a video file (None: all are taken)."""
 
     modalities: Collection[str]
     rate: int | None
     bounds: Bounds
+    choose: Choose | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A decoded item; `size` is its own, before it was fitted to the encoder."""
+    """A decoded item; `size` is its own, before it was fitted to the encoder: of a video file that of the frames that
+    were taken, and without a rate where others were not, so that a list of that size is taken just so."""
 
     medium: Medium
     decoded: Decoded
@@ -107,6 +110,8 @@ def _open(medium: Medium, rules: Rules) -> Opened | Failure:
         return _decode(medium, rules)
     except BadMediaError as error:
         return replace(_failure(medium, Fault(code="bad_media", detail=str(error))), frame=error.frame)
+    except ChoiceError as error:
+        return _failure(medium, fault("processor", error.__cause__ or error))
     except MemoryError:
         return _failure(medium, Fault(code="out_of_memory", detail="out of memory in decoding"))
 
@@ -123,10 +128,11 @@ def _decode(medium: Medium, rules: Rules) -> Opened:
             clip = (
                 decode_frames(medium.frames, fps=fps, bounds=bounds)
                 if medium.frames
-                else decode_clip(medium.data, bounds=bounds)
+                else decode_clip(medium.data, bounds=bounds, choose=rules.choose)
             )
             frames, height, width = clip.frames.shape[:3]
-            size = Size(modality="video", width=width, height=height, frames=frames, fps=clip.fps or 0)
+            rate = 0.0 if clip.total not in (None, frames) else clip.fps or 0.0
+            size = Size(modality="video", width=width, height=height, frames=frames, fps=rate)
             return Opened(medium=medium, decoded=clip, size=size)
         case "audio" if rules.rate is not None:
             sound, size = decode_sound(medium.data, rate=rules.rate, bounds=bounds)

@@ -66,6 +66,8 @@ PROMISED = (
     Size(modality="video", width=84, height=56, frames=65, fps=30.0),
     Size(modality="audio", samples=960_321, rate=16_000),
 )
+# Of so many frames at so many a second, which ones an encoder wants: another rule of choosing may keep every count.
+CHOSEN = ((900, 29.97), (7201, 24.0))
 
 
 def plain(size: Size, index: int) -> Medium:

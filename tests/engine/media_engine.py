@@ -14,7 +14,7 @@ from encoder_server.engine.bounds import Bounds
 from encoder_server.engine.pipeline import Pipeline
 from tests.support.media_encoder import MediaEncoder
 
-NAMES = ("max-pixels", "max-clip-pixels", "max-frames", "max-audio-seconds", "max-video-seconds")
+NAMES = ("max-pixels", "max-clip-pixels", "max-decoded-pixels", "max-frames", "max-audio-seconds", "max-video-seconds")
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()

@@ -235,7 +235,7 @@ def test_a_frame_of_too_many_scans_is_refused_before_it_is_decoded() -> None:
     assert refusal(made.getvalue()) == "a frame is a JPEG of more than 64 scans, the limit"
 
 
-def test_no_more_packets_are_decoded_than_so_many_frames_of_their_size_need() -> None:
+def test_packets_of_frames_that_are_not_shown_count_as_work_to_decode() -> None:
     made = io.BytesIO()
     with (
         av.open(io.BytesIO(clip([9, 9], form="webm", codec="libvpx")), "r") as given,
@@ -250,5 +250,10 @@ def test_no_more_packets_are_decoded_than_so_many_frames_of_their_size_need() ->
             packet.is_keyframe = at == 0
             file.mux(packet)
     assert len(decode(made.getvalue()).frames) == 1
-    said = refusal(made.getvalue(), max_clip_pixels=4 * 64 * 48)
-    assert said == "the video has more packets than 4 frames need, the limit for frames of its size"
+    least = 2**14
+    decode(made.getvalue(), max_decoded_pixels=101 * least)
+    said = refusal(made.getvalue(), max_decoded_pixels=100 * least)
+    assert said == (
+        "the video has 101 frames of 64x48 or more to decode; the limit is 1638400 pixels (a frame counts as 16384 at"
+        " least)"
+    )

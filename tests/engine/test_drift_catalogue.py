@@ -18,6 +18,7 @@ from torchvision.transforms.v2 import functional  # type: ignore[import-untyped]
 from transformers.image_processing_backends import TorchvisionBackend
 from transformers.models.qwen2_vl import image_processing_qwen2_vl as library
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.qwen3_vl.video_processing_qwen3_vl import Qwen3VLVideoProcessor
 
 from encoder_server.checkpoint import make
 from encoder_server.encoders import Clip, Description, Features, Picture, RefusedError
@@ -164,6 +165,22 @@ def test_another_rule_of_resizing_in_the_librarys_code_is_another_fingerprint_th
     monkeypatch.setattr(library, "smart_resize", rule)
     drifted = measure(checkpoint)
     assert results(drifted) == {"ok"}
+    assert held_for(drifted, healthy) == "FingerprintDrift"
+
+
+def test_another_rule_of_sampling_in_the_librarys_code_is_another_fingerprint_though_every_count_is_right(
+    families: Families, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = families.folder("qwen3_vl")
+    healthy, honest = measure(folder), Qwen3VLVideoProcessor.sample_frames
+
+    def earlier(self: Any, metadata: Any, **keys: Any) -> Any:
+        chosen = honest(self, metadata, **keys)
+        return (chosen - 1).clip(min=0)
+
+    monkeypatch.setattr(Qwen3VLVideoProcessor, "sample_frames", earlier)
+    drifted = measure(folder)
+    assert drifted.probe == healthy.probe
     assert held_for(drifted, healthy) == "FingerprintDrift"
 
 

@@ -21,7 +21,7 @@ import pytest
 from PIL import Image
 
 from encoder_server.encoders import Clip
-from tests.support import media
+from tests.support import media, video_files
 from tests.support.clips import clip
 from tests.support.encoders import picture
 from tests.support.families import Families
@@ -116,6 +116,16 @@ def test_a_video_file_and_lists_of_frames_give_the_librarys_rows_beside_pictures
         assert rows.shape == own.shape == (item["tokens"], 144)
         assert numpy.abs(rows - own).max() < 2e-5
     assert ask(served, *asked)[1]["items"] == answer["items"], "from the cache"
+
+
+def test_a_video_file_of_more_pixels_than_a_request_may_have_is_sampled_and_encoded(served: str) -> None:
+    with urllib.request.urlopen(f"{served}/v1/limits", timeout=5) as answered:
+        limits = json.load(answered)
+    width, height, seconds, fps = 640, 360, 12, 25
+    assert width * height * seconds * fps > limits["maxRequestPixels"]
+    file = video_files.moving(seconds * fps, fps, width=width, height=height)
+    status, answer = ask(served, {"modality": "video", "data": text(file)})
+    assert (status, answer["items"][0]["grid"][0]) == (200, seconds)
 
 
 def test_a_thin_video_is_the_callers_with_the_limit(served: str) -> None:

@@ -120,6 +120,7 @@ async def test_limits_are_stated_for_each_modality(server: Server) -> None:
     stated = (await server.get("/v1/limits")).json["byModality"]
     assert stated["image"] == {"formats": ["JPEG", "PNG", "WEBP", "GIF"], "maxPixels": 100_000}
     assert (stated["video"]["maxFrames"], stated["video"]["maxSeconds"]) == (40, 20)
+    assert stated["video"]["maxDecodedPixels"] == 32 * 400_000
     assert stated["audio"] == {
         "formats": ["WAV", "FLAC", "OGG"],
         "minRate": 8000,
@@ -136,6 +137,10 @@ async def test_whatever_is_over_a_limit_is_refused_with_the_limit(server: Server
     assert "the limit is 40" in await refusal(server, item("video", clip([0] * 41)))
     assert "the limit is 40" in await refusal(server, item("video", clip([0] * 41, form="webm", codec="libvpx")))
     assert "the limit is 20 s" in await refusal(server, item("video", clip([0] * 21, fps=1)))
+    found = await refusal(server, item("video", clip([0] * 800, fps=60, codec="mpeg4")))
+    assert found.startswith(
+        "items[0]: the video has 800 frames of 64x48 or more to decode; the limit is 12800000 pixels"
+    )
     assert "the limit is 100000" in await refusal(server, item("video", clip([0], width=400, height=260)))
     assert "items[0].frames[1]: 400x260" in await refusal(
         server, {"modality": "video", "frames": [text(frame(40, 26)), text(frame(400, 260))]}

@@ -107,6 +107,10 @@ async def test_an_ordered_restart_exits_with_zero(tmp_path: Path, checkpoint: Ch
             ["serve", "/tmp", "--max-pixels=100", "--max-request-pixels=99"],
             "argument --max-request-pixels: must not be less than --max-pixels",
         ),
+        (
+            ["serve", "/tmp", "--max-pixels=100", "--max-decoded-pixels=399"],
+            "argument --max-decoded-pixels: must not be less than --max-request-pixels",
+        ),
         (["serve"], "the following arguments are required: DIR"),
         ([], "the following arguments are required: command"),
     ],

@@ -27,6 +27,7 @@ _LIMITS = Limits(
     max_items=16,
     max_pixels=1_000_000,
     max_request_pixels=4_000_000,
+    max_decoded_pixels=100_000_000,
     max_frames=100,
     max_audio_seconds=60,
     max_video_seconds=60,

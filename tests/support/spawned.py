@@ -73,6 +73,18 @@ class Engine:
         messages.send(self.sock, messages.Encode(batch=7, items=items), pictures)
         return answer(self.sock)
 
+    def encode_video(self, content: bytes) -> Answer:
+        """Have one video file encoded."""
+        self.greeting()
+        items = (messages.Item(index=0, modality="video", blob=0),)
+        messages.send(self.sock, messages.Encode(batch=7, items=items), [content])
+        return answer(self.sock)
+
+    def peak(self) -> int:
+        """The most memory that its process has held at a time, in bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+
     def probe(self, *sizes: messages.Size) -> messages.Probed:
         """Have the golden probe run, and these sizes."""
         self.greeting()

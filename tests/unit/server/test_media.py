@@ -10,7 +10,9 @@ import pytest
 from PIL import Image, ImageOps
 
 from encoder_server import media, pictures
+from encoder_server.encoders import BATCH_BUDGET
 from encoder_server.settings import Limits
+from tests.support.media import clip
 
 LIMITS = Limits(
     max_in_flight=1,
@@ -19,6 +21,7 @@ LIMITS = Limits(
     max_items=1,
     max_pixels=100_000,
     max_request_pixels=100_000,
+    max_decoded_pixels=3_200_000,
     max_frames=100,
     max_audio_seconds=10,
     max_video_seconds=10,
@@ -83,6 +86,13 @@ for count in range(2, 200):
 for module in (Image, TiffImagePlugin):
     print(*(key for key in getattr(module, "__warningregistry__", {}) if key != "version"))
 """
+
+
+def test_a_video_file_shares_a_batch_with_nobody_for_a_small_one_may_have_much_to_decode() -> None:
+    small = clip([0])
+    assert media.measure("video", small, "", "items[0]", LIMITS)[1] == BATCH_BUDGET
+    large = small + b"\x00\x10\x00\x00free" + bytes(2**20 - 8)
+    assert media.measure("video", large, "", "items[0]", LIMITS)[1] == 16 * len(large)
 
 
 def test_odd_pictures_leave_nothing_behind_in_the_log_or_in_memory() -> None:
