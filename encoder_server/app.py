@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from encoder_server import access, background, errors, keys, wire
-from encoder_server.admission import Admission
+from encoder_server import access, background, errors, keys, routes, wire
+from encoder_server.admission import Admission, Held
 from encoder_server.batcher import Batcher
 from encoder_server.connections import Connections, Runner
 from encoder_server.engines import Engines
@@ -26,12 +26,11 @@ from encoder_server.evidence import Evidence
 from encoder_server.fetch import fetching
 from encoder_server.flights import Flights
 from encoder_server.intake import Intake
-from encoder_server.lifecycle import State
 from encoder_server.metrics import Metrics
 from encoder_server.pipeline import Pipeline
 from encoder_server.recall import Recall
 from encoder_server.replica import Replica
-from encoder_server.routes import add_routes
+from encoder_server.reply import Reply
 from encoder_server.settings import Settings
 from encoder_server.stream import STREAM, Stream
 
@@ -52,7 +51,7 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
     batcher = Batcher(settings.batch_budget, metrics)
     engines = Engines(engine_command, settings.engines, limits.deadline_seconds, replica, batcher)
     admission = Admission(limits.max_in_flight, limits.max_in_flight_bytes, replica.refusal)
-    app = web.Application(middlewares=[access.record, _answer], client_max_size=limits.max_body_bytes)
+    app = web.Application(middlewares=[_answer], client_max_size=limits.max_body_bytes)
     app[keys.SETTINGS] = settings
     app[keys.METRICS] = metrics
     app[keys.REPLICA] = replica
@@ -71,7 +70,7 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
         evidence=evidence,
     )
     app.cleanup_ctx.extend((background.tasks, background.traces))
-    add_routes(app)
+    routes.add_routes(app)
     return app
 
 
@@ -81,29 +80,50 @@ def _now() -> str:
 
 @web.middleware
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn whatever a handler does into an answer, and write it while the connection counts as busy."""
-    with request.app[keys.CONNECTIONS].busy(request.protocol), contextlib.ExitStack() as request[keys.HELD]:
+    """Turn whatever a handler does into an answer, write it while the connection counts as busy, and tell the log."""
+    app, connection = request.app, request.protocol
+    connections, held = app[keys.CONNECTIONS], Held()
+    trail = access.begin(request, app[keys.METRICS])
+    request[keys.HELD] = held
+    answer: web.StreamResponse | None = None
+    connections.begin(connection)
+    try:
         answer = await _handle(request, handler)
-        try:
-            async with asyncio.timeout(request.app[keys.SETTINGS].limits.deadline_seconds):
-                return await _write(request, answer)
-        except TimeoutError:
-            # Who does not read an answer within a request's time is cut off, for it is held until then.
-            _LOG.warning("answer_not_read", extra={"request_id": request[keys.REQUEST_ID]})
-            if request.transport is not None:
-                request.transport.abort()
+        if not (isinstance(answer, Reply) and answer.send(request)):
+            answer = await _write_in_time(request, answer)
         return answer
+    except (asyncio.CancelledError, ConnectionError):
+        trail.code = "cancelled"
+        raise
+    finally:
+        held.release()
+        connections.end(connection)
+        access.tell(request, trail, app[keys.TRACING], answer)
+
+
+async def _write_in_time(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
+    try:
+        async with asyncio.timeout(request.app[keys.SETTINGS].limits.deadline_seconds):
+            return await _write(request, answer)
+    except TimeoutError:
+        # Who does not read an answer within a request's time is cut off, for it is held until then.
+        _LOG.warning("answer_not_read", extra={"request_id": request[keys.REQUEST_ID]})
+        if request.transport is not None:
+            request.transport.abort()
+    return answer
 
 
 async def _write(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
     """Write the answer, and return what was written: itself, or the stream whose last part it became."""
+    if isinstance(answer, Reply):
+        await request.writer.drain()
+        return answer
     stream: Stream | None = request.get(STREAM)
     if stream is not None and stream.opened:
         await _end(stream, answer)
         return stream.response
     answer.headers[keys.REQUEST_ID_HEADER] = request[keys.REQUEST_ID]
-    not_ready = request.app[keys.REPLICA].standing.state is not State.READY
-    if not_ready or request.app[keys.CONNECTIONS].crowded is not None:
+    if routes.is_last(request.app):
         answer.force_close()
     await answer.prepare(request)
     await answer.write_eof()

@@ -12,7 +12,7 @@ import functools
 import json
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json.encoder import encode_basestring_ascii as _quoted
 
 import blake3
@@ -33,6 +33,12 @@ class Origin:
     dtype: str
 
 
+@functools.lru_cache(16)
+def origin(fingerprint: str, revision: str, dtype: str) -> Origin:
+    """Return the origin; a server has one for each dtype, and is asked for it for each item."""
+    return Origin(fingerprint=fingerprint, revision=revision, dtype=dtype)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One item's rows as they were checked, kept under `key`. The promise's index means nothing; `producer` is pod uid
@@ -50,6 +56,11 @@ class Entry:
     def size(self) -> int:
         """Bytes that it holds."""
         return len(self.data) + _OVERHEAD
+
+    def rows(self, index: int) -> Rows:
+        """Return the rows as those of a request's item."""
+        promise = self.promise if self.promise.index == index else replace(self.promise, index=index)
+        return Rows(promise=promise, shape=self.shape, dtype=self.dtype, data=memoryview(self.data))
 
     @property
     def intact(self) -> bool:

@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from encoder_server import errors, wire
+from encoder_server.reply import SERVER
 
 _LOG = logging.getLogger(__name__)
-_NAME = {"Server": "encoder-server"}
+_NAME = {"Server": SERVER}
 
 
 class Connections:
@@ -40,7 +40,7 @@ class Connections:
     def crowded(self) -> str | None:
         """A sentence, where more connections are open than should be."""
         count = len(self._busy) + len(self._waiting)
-        return f"{count} connections are open; the limit is {self._most}" if count > self._most else None
+        return None if count <= self._most else f"{count} connections are open; the limit is {self._most}"
 
     def opened(self, connection: RequestHandler) -> None:
         """Hear of a new connection, and make room for it."""
@@ -55,18 +55,17 @@ class Connections:
         self._busy.discard(connection)
         self._waiting.pop(connection, None)
 
-    @contextmanager
-    def busy(self, connection: RequestHandler) -> Iterator[None]:
-        """Hold `connection` busy until its answer is written."""
+    def begin(self, connection: RequestHandler) -> None:
+        """Hold `connection` busy with a request, until `end`."""
         if connection in self._waiting:
             del self._waiting[connection]
             self._busy.add(connection)
-        try:
-            yield
-        finally:
-            if connection in self._busy:
-                self._busy.discard(connection)
-                self._waiting[connection] = None
+
+    def end(self, connection: RequestHandler) -> None:
+        """Hear that the answer on `connection` is written, or will not be."""
+        if connection in self._busy:
+            self._busy.discard(connection)
+            self._waiting[connection] = None
 
     def close_idle(self, connections: Iterable[RequestHandler]) -> None:
         """Close those of `connections` that are not busy.

@@ -33,14 +33,17 @@ class Part:
     expected_tokens: int | None
 
 
+@functools.lru_cache(256)
 def is_form(content_type: str | None) -> bool:
     """Return whether a body of this type holds a form."""
     return content_type is not None and content_type.split(";")[0].strip().lower() == FORM
 
 
-def has_at_most(parts: int, body: bytes) -> bool:
-    """Return whether a form in `body` can have no more than so many parts; a quick look, which reads none of them."""
-    return body.count(b"\r\n\r\n") <= parts
+def has_at_most(parts: int, content_type: str | None, body: bytes) -> bool:
+    """Return whether a body has no more than so many parts; a quick look, which reads none of them."""
+    if not is_form(content_type):
+        return True
+    return body.count(b"--" + _boundary(content_type or "").encode(errors="replace")) <= parts + 1
 
 
 def read_form(content_type: str, body: bytes, max_items: int) -> list[Part]:
