@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from encoder_server.engine.messages import Declared, Failure, Output, ProbeItem, Promise
 
@@ -39,8 +40,7 @@ class Violation:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class Rows(NamedTuple):
     """One item's embedding: `data` is row major and little endian, `shape` is (rows, width)."""
 
     promise: Promise
@@ -61,8 +61,7 @@ class Batch:
     failures: Sequence[Failure]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class Passed(NamedTuple):
     """Rows that passed, in the order of their items. Made in this module alone."""
 
     rows: tuple[Rows, ...]

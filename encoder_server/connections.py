@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Protocol, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
@@ -77,12 +77,24 @@ class Connections:
                 connection.force_close()
 
 
-class Runner(web.AppRunner):
-    """Runs an app on connections that answer in this server's words, whatever arrives, and are counted."""
+class Around(Protocol):
+    """What serves each request."""
 
-    def __init__(self, app: web.Application, connections: Connections, **options: Any) -> None:
+    def serve(
+        self, request: web.Request, handler: Callable[[Any], Awaitable[web.StreamResponse]]
+    ) -> Coroutine[Any, Any, web.StreamResponse]:
+        """Answer `request` by what `handler` makes of it."""
+        ...
+
+
+class Runner(web.AppRunner):
+    """Runs an app on connections that answer in this server's words, whatever arrives, and are counted; each request
+    is served by `around`, which is given the app's own handler."""
+
+    def __init__(self, app: web.Application, connections: Connections, around: Around, **options: Any) -> None:
         super().__init__(app, **options)
         self._connections = connections
+        self._around = around
         app.on_response_prepare.append(_sign)
 
     async def _make_server(self) -> web.Server:
@@ -90,6 +102,8 @@ class Runner(web.AppRunner):
         # The framework has no place to say which kind of connection a server makes.
         server.__class__ = _Server
         cast(_Server, server).counted = self._connections
+        handler = server.request_handler
+        server.request_handler = lambda request: self._around.serve(cast(web.Request, request), handler)
         return server
 
 

@@ -17,7 +17,7 @@ from encoder_server.check import Passed, Violation, check_batch, in_order
 from encoder_server.deliver import Answer, at_once, deliver
 from encoder_server.encoding import Encoding, Outcome
 from encoder_server.engine.messages import Measured
-from encoder_server.errors import EncoderServerError, InternalError, PromiseTimeoutError, RequestTimeoutError
+from encoder_server.errors import InternalError, PromiseTimeoutError, RequestTimeoutError
 from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
 from encoder_server.intake import Intake
@@ -75,15 +75,12 @@ class Pipeline:
         permit = call.held.take(self.admission.admit(call.most_bytes, self.limits.deadline_seconds, call.caller))
         with call.trail.stage("total"):
             form = wire.negotiate(call.accept)
-            body = self._here(call, permit)
-            known = None if body is None or form is wire.Form.MULTIPART else self._known(call, body)
+            body = self._here(call, permit) or await self._receive(call, permit)
+            known = None if form is wire.Form.MULTIPART else self._known(call, body)
             if known is not None:
                 return at_once(form, known, self._origin(call))
-            came = body is not None
             try:
                 async with asyncio.timeout_at(permit.deadline):
-                    body = body or await self._receive(call, permit)
-                    came = True
                     measured, origin = self._measured(), self._origin(call)
                     items = await self._take(call, body, permit, measured)
                     del body  # Held on to, each medium would be there twice.
@@ -93,7 +90,8 @@ class Pipeline:
                     with call.trail.stage("deliver"):
                         return await deliver(form, passed, origin)
             except TimeoutError:
-                raise self._late(came=came) from None
+                seconds = f"{self.limits.deadline_seconds:g} s"
+                raise PromiseTimeoutError(f"the request was not encoded by its deadline ({seconds})") from None
 
     def _here(self, call: Call, permit: Permit) -> media.Body | None:
         """Return the body where it has come already."""
@@ -117,17 +115,15 @@ class Pipeline:
         return passed
 
     async def _receive(self, call: Call, permit: Permit) -> media.Body:
-        with call.trail.stage("body"):
-            body = media.Body(content_type=call.content_type, data=await call.body.read())
-        permit.resize(len(body.data))
-        return body
-
-    def _late(self, *, came: bool) -> EncoderServerError:
-        """Say what took too long; a body that dribbles in is its caller's fault."""
-        seconds = f"{self.limits.deadline_seconds:g} s"
-        if came:
-            return PromiseTimeoutError(f"the request was not encoded by its deadline ({seconds})")
-        return RequestTimeoutError(f"body: it had not come whole by the deadline ({seconds})")
+        try:
+            async with asyncio.timeout_at(permit.deadline):
+                with call.trail.stage("body"):
+                    data = await call.body.read()
+        except TimeoutError:  # A body that dribbles in is its caller's fault.
+            seconds = f"{self.limits.deadline_seconds:g} s"
+            raise RequestTimeoutError(f"body: it had not come whole by the deadline ({seconds})") from None
+        permit.resize(len(data))
+        return media.Body(content_type=call.content_type, data=data)
 
     async def _take(self, call: Call, body: media.Body, permit: Permit, measured: Measured) -> Sequence[Medium]:
         with call.trail.stage("media"):

@@ -136,7 +136,7 @@ class Recall:
             medium.index: cache.key(
                 medium.modality,
                 medium.digest,
-                {},
+                (),
                 cache.origin(fingerprint, revision, measured.declared[medium.modality].dtype),
             )
             for medium in media
