@@ -1,20 +1,20 @@
 """Access: one line of the log for every request, and its spans, once its answer is written.
 
-Place: the outermost layer of `app`; it takes or makes the request's id. Must never: write anything of a caller's but
-ids that were validated, or change an answer.
+Place: first and last in `app`'s way of answering; it takes or makes the request's id. Must never: write anything of a
+caller's but ids that were validated, or change an answer.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from typing import Any
 
 from aiohttp import hdrs, web
-from aiohttp.typedefs import Handler
 
 from encoder_server import ids, keys
+from encoder_server.metrics import Metrics
+from encoder_server.tracing import Tracing
 from encoder_server.trail import Trail
 
 _LOG = logging.getLogger(__name__)
@@ -23,31 +23,25 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[
 _QUIET = ("/healthz", "/readyz", "/metrics")
 
 
-@web.middleware
-async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Have the request served, and say in one line what became of it."""
-    given = request.headers.get(keys.REQUEST_ID_HEADER, "")
-    request[keys.REQUEST_ID] = given if ids.SAFE.fullmatch(given) else ids.fresh()
-    trail = request[keys.TRAIL] = Trail(request[keys.REQUEST_ID], request.app[keys.METRICS])
-    answer: web.StreamResponse | None = None
-    try:
-        answer = await handler(request)
-        return answer
-    except (asyncio.CancelledError, ConnectionError):
-        trail.code = "cancelled"
-        raise
-    finally:
-        _tell(request, trail, answer)
+def begin(request: web.Request, metrics: Metrics) -> Trail:
+    """Give the request its id, and the trail that is told in the end."""
+    given = request.headers.get(keys.REQUEST_ID_HEADER)
+    request_id = given if given is not None and ids.SAFE.fullmatch(given) else ids.fresh()
+    request[keys.REQUEST_ID] = request_id
+    trail = request[keys.TRAIL] = Trail(request_id, metrics)
+    return trail
 
 
-def _tell(request: web.Request, trail: Trail, answer: web.StreamResponse | None) -> None:
+def tell(request: web.Request, trail: Trail, tracing: Tracing | None, answer: web.StreamResponse | None) -> None:
+    """Say in one line of the log what became of the request; `answer` None: nothing was sent."""
+    if tracing is None and not _LOG.isEnabledFor(logging.INFO):
+        return
     resource = request.match_info.route.resource
     path = "unknown" if resource is None else resource.canonical
     method = request.method if request.method in hdrs.METH_ALL else "unknown"
     status = None if answer is None else answer.status
     parent = _TRACEPARENT.fullmatch(request.headers.get("traceparent", ""))
     trace_id = None if parent is None else parent[1]
-    tracing = request.app[keys.TRACING]
     if tracing is not None and path not in _QUIET:
         trace_id = tracing.tell(trail, request.headers, method, path, status)
     level = logging.DEBUG if path in _QUIET else logging.INFO

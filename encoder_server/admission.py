@@ -59,6 +59,25 @@ class Permit:
         self.release()
 
 
+class Held:
+    """What a request holds until its answer is written: the permit that it was given, if it was."""
+
+    __slots__ = ("_permit",)
+
+    def __init__(self) -> None:
+        self._permit: Permit | None = None
+
+    def take(self, permit: Permit) -> Permit:
+        """Hold `permit`, and return it."""
+        self._permit = permit
+        return permit
+
+    def release(self) -> None:
+        """Give back what is held."""
+        if self._permit is not None:
+            self._permit.release()
+
+
 class Admission:
     """Counts who is in. `refusal` says why nobody may enter now, or None."""
 

@@ -1,13 +1,11 @@
 """The app: put the parts together, serve them, and leave in good order.
 
-Place: started by `cli`; the one place that turns errors into answers. Must never: hold logic of a stage, or
-state outside the app.
+Place: started by `cli`. Must never: hold logic of a stage, or state outside the app.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -15,10 +13,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
-from encoder_server import access, background, errors, keys, wire
+from encoder_server import background, keys, routes
 from encoder_server.admission import Admission
+from encoder_server.answering import Answering
 from encoder_server.batcher import Batcher
 from encoder_server.connections import Connections, Runner, make_room
 from encoder_server.engines import Engines
@@ -26,14 +24,11 @@ from encoder_server.evidence import Evidence
 from encoder_server.fetch import fetching
 from encoder_server.flights import Flights
 from encoder_server.intake import Intake
-from encoder_server.lifecycle import State
 from encoder_server.metrics import Metrics
 from encoder_server.pipeline import Pipeline
 from encoder_server.recall import Recall
 from encoder_server.replica import Replica
-from encoder_server.routes import add_routes
 from encoder_server.settings import Settings
-from encoder_server.stream import STREAM, Stream
 
 _LOG = logging.getLogger(__name__)
 _WRITE_SECONDS = 10.0
@@ -52,7 +47,7 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
     batcher = Batcher(settings.batch_budget, metrics)
     engines = Engines(engine_command, settings.engines, limits.deadline_seconds, replica, batcher)
     admission = Admission(limits.max_in_flight, limits.max_in_flight_bytes, replica.refusal)
-    app = web.Application(middlewares=[access.record, _answer], client_max_size=limits.max_body_bytes)
+    app = web.Application(client_max_size=limits.max_body_bytes)
     app[keys.SETTINGS] = settings
     app[keys.METRICS] = metrics
     app[keys.REPLICA] = replica
@@ -71,85 +66,12 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
         evidence=evidence,
     )
     app.cleanup_ctx.extend((background.tasks, background.traces))
-    add_routes(app)
+    routes.add_routes(app)
     return app
 
 
 def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-@web.middleware
-async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn whatever a handler does into an answer, and write it while the connection counts as busy."""
-    with request.app[keys.CONNECTIONS].busy(request.protocol), contextlib.ExitStack() as request[keys.HELD]:
-        answer = await _handle(request, handler)
-        try:
-            async with asyncio.timeout(request.app[keys.SETTINGS].limits.deadline_seconds):
-                return await _write(request, answer)
-        except TimeoutError:
-            # Who does not read an answer within a request's time is cut off, for it is held until then.
-            _LOG.warning("answer_not_read", extra={"request_id": request[keys.REQUEST_ID]})
-            if request.transport is not None:
-                request.transport.abort()
-        return answer
-
-
-async def _write(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
-    """Write the answer, and return what was written: itself, or the stream whose last part it became."""
-    stream: Stream | None = request.get(STREAM)
-    if stream is not None and stream.opened:
-        await _end(stream, answer)
-        return stream.response
-    answer.headers[keys.REQUEST_ID_HEADER] = request[keys.REQUEST_ID]
-    not_ready = request.app[keys.REPLICA].standing.state is not State.READY
-    if not_ready or request.app[keys.CONNECTIONS].crowded is not None:
-        answer.force_close()
-    await answer.prepare(request)
-    await answer.write_eof()
-    return answer
-
-
-async def _end(stream: Stream, answer: web.StreamResponse) -> None:
-    """End an answer whose promises were sent; `answer` is the stream's own, or the error that came after them."""
-    # A caller who left while it was written needs no answer, and there is nobody else to tell.
-    with contextlib.suppress(ConnectionError):
-        if isinstance(answer, web.Response) and isinstance(answer.body, bytes):
-            await stream.finish(answer.content_type, answer.body, answer.status)
-        await stream.response.write_eof()
-
-
-async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except errors.EncoderServerError as error:
-        return _render(request, error)
-    except web.HTTPNotFound:
-        return _render(request, errors.NotFoundError("no such path"))
-    except web.HTTPMethodNotAllowed as refused:
-        answer = _render(request, errors.MethodNotAllowedError("no such method for this path"))
-        answer.headers["Allow"] = refused.headers["Allow"]
-        return answer
-    except web.HTTPException as refused:
-        return _render(request, errors.BadRequestError(f"the request cannot be read ({refused.status})"))
-    except ConnectionError:
-        raise
-    except Exception:
-        _LOG.exception("request_crashed", extra={"request_id": request[keys.REQUEST_ID]})
-        return _render(request, errors.InternalError("an internal fault; the log has more"))
-
-
-def _render(request: web.Request, error: errors.EncoderServerError) -> web.Response:
-    request_id = request[keys.REQUEST_ID]
-    request[keys.TRAIL].failed(error)
-    extra = {"request_id": request_id, "code": error.code, "status": error.status, "detail": error.message}
-    _LOG.log(error.level, "request_failed", extra=extra)
-    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
-    body = wire.render_error(error, request_id)
-    answer = web.Response(body=body, status=error.status, content_type="application/json", headers=headers)
-    if error.closes:
-        answer.force_close()
-    return answer
 
 
 def serve(settings: Settings, engine_command: Sequence[str]) -> int:
@@ -170,6 +92,7 @@ async def start(app: web.Application) -> web.AppRunner:
     runner = Runner(
         app,
         app[keys.CONNECTIONS],
+        Answering(app),
         access_log=None,
         auto_decompress=False,  # `inflate` does it, off the event loop.
         handler_cancellation=True,

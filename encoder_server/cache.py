@@ -12,10 +12,10 @@ import functools
 import json
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from json.encoder import encode_basestring_ascii as _quoted
+from dataclasses import dataclass, replace
 
 import blake3
+import xxhash
 
 from encoder_server.check import Rows
 from encoder_server.engine.messages import Promise
@@ -31,6 +31,12 @@ class Origin:
     fingerprint: str
     revision: str
     dtype: str
+
+
+@functools.lru_cache(16)
+def origin(fingerprint: str, revision: str, dtype: str) -> Origin:
+    """Return the origin; a server has one for each dtype, and is asked for it for each item."""
+    return Origin(fingerprint=fingerprint, revision=revision, dtype=dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,19 +57,25 @@ class Entry:
         """Bytes that it holds."""
         return len(self.data) + _OVERHEAD
 
+    def rows(self, index: int) -> Rows:
+        """Return the rows as those of a request's item."""
+        promise = self.promise if self.promise.index == index else replace(self.promise, index=index)
+        return Rows(promise, self.shape, self.dtype, memoryview(self.data))
+
     @property
     def intact(self) -> bool:
         """Whether it is what was sealed, and sealed under this key: another item's rows are whole, too."""
         return self.checksum == _checksum(self.key, self.promise, self.shape, self.dtype, self.producer, self.data)
 
 
-def key(modality: str, digest: str, options: dict[str, str], origin: Origin) -> str:
+@functools.lru_cache(16384)
+def key(modality: str, digest: str, options: tuple[tuple[str, str], ...], origin: Origin) -> str:
     """Return the key of a medium whose content has this `digest`, encoded with `options` by `origin`."""
-    before, after = _around(modality, tuple(sorted(options.items())), origin)
+    before, after = _around(modality, tuple(sorted(options)), origin)
     return blake3.blake3(before + digest.encode() + after).hexdigest()
 
 
-# Hashed for each item of each request, and but for the digest the same for all of a server's life.
+# But for the digest the same for all of a server's life.
 @functools.lru_cache(256)
 def _around(modality: str, options: tuple[tuple[str, str], ...], origin: Origin) -> tuple[bytes, bytes]:
     """Return what stands before and behind the digest, which is hexadecimal, in the text that is hashed."""
@@ -86,10 +98,9 @@ def seal(key: str, rows: Rows, producer: str) -> Entry:
 
 
 def _checksum(key: str, promise: Promise, shape: tuple[int, ...], dtype: str, producer: str, data: bytes) -> bytes:
-    # As JSON has it, which an encoder takes longer to write than the rows of a picture take to be hashed.
-    texts = f"{_quoted(key)}, {_quoted(promise.modality)}, {promise.tokens}, {list(promise.grid)}, {list(shape)}"
-    about = f"[{texts}, {_quoted(dtype)}, {_quoted(producer)}]"
-    return blake3.blake3(about.encode()).update(data).digest()
+    # Against accidents: who can write where entries are kept can write a checksum, whatever its kind.
+    about = repr((key, promise.modality, promise.tokens, tuple(promise.grid), tuple(shape), dtype, producer))
+    return xxhash.xxh3_128_digest(about.encode(errors="backslashreplace") + xxhash.xxh3_128_digest(data))
 
 
 class Bans:

@@ -6,10 +6,10 @@ Must never: be switched off, correct a difference, or look at anything but promi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from encoder_server.engine.messages import Declared, Failure, Output, ProbeItem, Promise
 
@@ -40,8 +40,7 @@ class Violation:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class Rows(NamedTuple):
     """One item's embedding: `data` is row major and little endian, `shape` is (rows, width)."""
 
     promise: Promise
@@ -62,15 +61,16 @@ class Batch:
     failures: Sequence[Failure]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
-    """Rows that passed, in the order of their items. Made by `check_batch` and `in_order` alone."""
+class Passed(NamedTuple):
+    """Rows that passed, in the order of their items. Made in this module alone."""
 
     rows: tuple[Rows, ...]
 
 
 def in_order(parts: Sequence[Passed]) -> Passed:
     """Return what passed in several batches as one."""
+    if len(parts) == 1:
+        return parts[0]
     return Passed(rows=tuple(sorted((rows for part in parts for rows in part.rows), key=_place)))
 
 
@@ -119,31 +119,47 @@ def _check_item(index: int, modality: str, batch: Batch, declared: Declared | No
     (promise,) = promises
     if len(outputs) != 1:
         return _violation(promise, None, Result.LAYOUT, f"{len(outputs)} embeddings came back for one item")
-    return _check_rows(promise, outputs[0], batch.blobs, declared)
-
-
-def _check_rows(
-    promise: Promise, output: Output, blobs: Sequence[memoryview], declared: Declared | None
-) -> Rows | Violation:
-    if declared is None or output.modality != promise.modality:
+    output = outputs[0]
+    if output.modality != promise.modality:
         return _violation(promise, None, Result.LAYOUT, "the embedding is of another modality")
-    if len(output.shape) != 2 or not 0 <= output.blob < len(blobs):
+    if not 0 <= output.blob < len(batch.blobs):
         return _violation(promise, None, Result.LAYOUT, f"an embedding of shape {output.shape} is not rows")
-    produced, width = output.shape
+    rows = Rows(promise=promise, shape=output.shape, dtype=output.dtype, data=batch.blobs[output.blob])
+    found = check_rows(rows, declared)
+    if found is None and not output.finite:
+        return _violation(promise, output.shape[0], Result.NONFINITE, "rows hold a value that is not finite")
+    return found or rows
+
+
+def check_kept(modality: str, rows: Rows, declared: Mapping[str, Declared]) -> Passed | Violation:
+    """Check rows again that were kept for an item of `modality`: all but their values, which were finite when fresh."""
+    if rows.promise.modality != modality:
+        return _violation(rows.promise, None, Result.LAYOUT, "the embedding is of another modality")
+    return check_rows(rows, declared.get(modality)) or Passed(rows=(rows,))
+
+
+def check_rows(rows: Rows, declared: Declared | None) -> Violation | None:
+    """Return what is wrong with one item's rows, by its promise and what the encoder declares of its modality.
+
+    Whether all values are finite is not looked at: who made the rows says so.
+    """
+    promise = rows.promise
+    if declared is None:
+        return _violation(promise, None, Result.LAYOUT, "the embedding is of another modality")
+    if len(rows.shape) != 2:
+        return _violation(promise, None, Result.LAYOUT, f"an embedding of shape {rows.shape} is not rows")
+    produced, width = rows.shape
     if produced != promise.tokens:
         return _violation(promise, produced, Result.COUNT, "")
     if width != declared.width:
         text = f"rows are {width} wide, but the encoder declares {declared.width}"
         return _violation(promise, produced, Result.WIDTH, text)
-    if output.dtype != declared.dtype or output.dtype not in ITEM_SIZES:
-        text = f"rows are {output.dtype}, but the encoder declares {declared.dtype}"
+    if rows.dtype != declared.dtype or rows.dtype not in ITEM_SIZES:
+        text = f"rows are {rows.dtype}, but the encoder declares {declared.dtype}"
         return _violation(promise, produced, Result.DTYPE, text)
-    data = blobs[output.blob]
-    if data.nbytes != math.prod(output.shape) * ITEM_SIZES[output.dtype]:
+    if rows.data.nbytes != produced * width * ITEM_SIZES[rows.dtype]:
         return _violation(promise, None, Result.LAYOUT, "the embedding's bytes do not fill its shape")
-    if not output.finite:
-        return _violation(promise, produced, Result.NONFINITE, "rows hold a value that is not finite")
-    return Rows(promise=promise, shape=output.shape, dtype=output.dtype, data=data)
+    return None
 
 
 def _check_total(batch: Batch, failed: Set[int]) -> str | None:

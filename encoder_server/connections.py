@@ -11,17 +11,17 @@ import asyncio
 import logging
 import resource
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, cast
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Protocol, cast
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from encoder_server import errors, wire
+from encoder_server.reply import SERVER
 
 _LOG = logging.getLogger(__name__)
-_NAME = {"Server": "encoder-server"}
+_NAME = {"Server": SERVER}
 
 
 def make_room() -> None:
@@ -48,7 +48,7 @@ class Connections:
     def crowded(self) -> str | None:
         """A sentence, where more connections are open than should be."""
         count = len(self._busy) + len(self._waiting)
-        return f"{count} connections are open; the limit is {self._most}" if count > self._most else None
+        return None if count <= self._most else f"{count} connections are open; the limit is {self._most}"
 
     def opened(self, connection: RequestHandler) -> None:
         """Hear of a new connection, and make room for it."""
@@ -63,18 +63,17 @@ class Connections:
         self._busy.discard(connection)
         self._waiting.pop(connection, None)
 
-    @contextmanager
-    def busy(self, connection: RequestHandler) -> Iterator[None]:
-        """Hold `connection` busy until its answer is written."""
+    def begin(self, connection: RequestHandler) -> None:
+        """Hold `connection` busy with a request, until `end`."""
         if connection in self._waiting:
             del self._waiting[connection]
             self._busy.add(connection)
-        try:
-            yield
-        finally:
-            if connection in self._busy:
-                self._busy.discard(connection)
-                self._waiting[connection] = None
+
+    def end(self, connection: RequestHandler) -> None:
+        """Hear that the answer on `connection` is written, or will not be."""
+        if connection in self._busy:
+            self._busy.discard(connection)
+            self._waiting[connection] = None
 
     def close_idle(self, connections: Iterable[RequestHandler]) -> None:
         """Close those of `connections` that are not busy.
@@ -86,12 +85,24 @@ class Connections:
                 connection.force_close()
 
 
-class Runner(web.AppRunner):
-    """Runs an app on connections that answer in this server's words, whatever arrives, and are counted."""
+class Around(Protocol):
+    """What serves each request."""
 
-    def __init__(self, app: web.Application, connections: Connections, **options: Any) -> None:
+    def serve(
+        self, request: web.Request, handler: Callable[[Any], Awaitable[web.StreamResponse]]
+    ) -> Coroutine[Any, Any, web.StreamResponse]:
+        """Answer `request` by what `handler` makes of it."""
+        ...
+
+
+class Runner(web.AppRunner):
+    """Runs an app on connections that answer in this server's words, whatever arrives, and are counted; each request
+    is served by `around`, which is given the app's own handler."""
+
+    def __init__(self, app: web.Application, connections: Connections, around: Around, **options: Any) -> None:
         super().__init__(app, **options)
         self._connections = connections
+        self._around = around
         app.on_response_prepare.append(_sign)
 
     async def _make_server(self) -> web.Server:
@@ -99,6 +110,8 @@ class Runner(web.AppRunner):
         # The framework has no place to say which kind of connection a server makes.
         server.__class__ = _Server
         cast(_Server, server).counted = self._connections
+        handler = server.request_handler
+        server.request_handler = lambda request: self._around.serve(cast(web.Request, request), handler)
         return server
 
 

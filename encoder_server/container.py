@@ -5,7 +5,7 @@ restored from elsewhere, written to by others, or no such store at all.
 Must never: believe a length before it is compared, run what it reads, or be read as another layout: one that
 changes gets another MAGIC, which is part of the keys as well.
 
-    MAGIC (4)  head's length (4)  rows' length (8)  checksum (32)  head (JSON)  rows (raw, row major, little endian)
+    MAGIC (4)  head's length (4)  rows' length (8)  checksum (16)  head (JSON)  rows (raw, row major, little endian)
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from encoder_server.cache import Entry
 from encoder_server.check import ITEM_SIZES
 from encoder_server.engine.messages import Promise
 
-MAGIC = b"EPC1"
+MAGIC = b"EPC2"
 MOST_OVERHEAD = 1536
 """Bytes of a container beside its rows, at most."""
-_FRAME = struct.Struct("<4sIQ32s")
+_FRAME = struct.Struct("<4sIQ16s")
 _MOST_HEAD = MOST_OVERHEAD - _FRAME.size
 _Count = Annotated[int, pydantic.Field(ge=0, lt=2**31)]
 

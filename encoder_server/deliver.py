@@ -15,14 +15,20 @@ from encoder_server.wire import JSON, SAFETENSORS, Form, Origin, render
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A rendered answer, or the last part of one."""
+    """A rendered answer, or the last part of one; its body in pieces."""
 
     content_type: str
-    body: bytes
+    body: tuple[bytes | memoryview, ...]
 
 
 async def deliver(form: Form, passed: Passed, origin: Origin) -> Answer:
     """Render the rows of a whole request in the form that its caller asked for."""
-    content_type = JSON if form is Form.JSON else SAFETENSORS
+    if form is not Form.JSON:
+        return at_once(form, passed, origin)
     size = sum(rows.data.nbytes for rows in passed.rows)
-    return Answer(content_type=content_type, body=await aside.run(size, render, form, passed, origin))
+    return Answer(content_type=JSON, body=await aside.run(size, render, form, passed, origin))
+
+
+def at_once(form: Form, passed: Passed, origin: Origin) -> Answer:
+    """Render rows that are few enough, or are sent as they are."""
+    return Answer(content_type=JSON if form is Form.JSON else SAFETENSORS, body=render(form, passed, origin))

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TypeVar
 
-from encoder_server.cache import Entry
 from encoder_server.check import Batch, Passed
-from encoder_server.engine.messages import Failure, Output, Promise
+from encoder_server.engine.messages import Failure, Promise
 from encoder_server.job import Done, Job
 from encoder_server.media import Medium
 from encoder_server.size import Size
@@ -54,20 +53,6 @@ def mistaken(medium: Medium, promise: Promise) -> tuple[Failure, ...]:
         grid=promise.grid,
     )
     return (failure,)
-
-
-def as_batch(medium: Medium, entry: Entry) -> Batch:
-    """Return an entry of the cache as the check takes it."""
-    index, modality = medium.index, medium.modality
-    # What is not finite did not pass when it was fresh, and the checksum says that it is the same still.
-    output = Output(index=index, modality=modality, shape=entry.shape, dtype=entry.dtype, finite=True, blob=0)
-    return Batch(
-        asked={index: modality},
-        promises=(entry.promise if entry.promise.index == index else replace(entry.promise, index=index),),
-        outputs=(output,),
-        blobs=(memoryview(entry.data),),
-        failures=(),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

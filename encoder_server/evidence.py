@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from encoder_server.check import Passed, Result, Violation
+from encoder_server.check import Passed, Result, Rows, Violation
 from encoder_server.encoding import Outcome
 from encoder_server.engine.messages import ProbeItem
 from encoder_server.faults import Bearings
@@ -43,7 +43,7 @@ class Evidence:
     def take(self, outcome: Outcome, passed: Passed, violations: Sequence[Violation], bearings: Bearings) -> None:
         """Take in the check of one item that was encoded; who shares it after the first adds no evidence."""
         if not outcome.fresh:
-            self.cached(passed, violations)
+            self.cached(passed.rows, violations)
             return
         for rows in passed.rows:
             self._count(rows.promise.modality, "fresh", Result.OK.value)
@@ -51,10 +51,10 @@ class Evidence:
             self._count(violation.modality, "fresh", violation.result.value)
             self._violated(violation, outcome, bearings)
 
-    def cached(self, passed: Passed, violations: Sequence[Violation]) -> None:
+    def cached(self, passed: Sequence[Rows], violations: Sequence[Violation]) -> None:
         """Take in the check of rows that were computed before: counted, and never judged or remembered."""
-        for rows in passed.rows:
-            self._count(rows.promise.modality, "cached", Result.OK.value)
+        for rows in passed:
+            self._count(rows.promise.modality, "cached", "ok")
         for violation in violations:
             self._count(violation.modality, "cached", violation.result.value)
 
@@ -64,7 +64,7 @@ class Evidence:
             self._count(item.modality, "probe", item.result)
 
     def _count(self, modality: str, source: str, result: str) -> None:
-        self._metrics.check(modality, source, result).inc()
+        self._metrics.checks.add((modality, source, result))
 
     def _violated(self, violation: Violation, outcome: Outcome, bearings: Bearings) -> None:
         digest = outcome.medium.digest

@@ -29,6 +29,20 @@ class Intake:
         self._fetcher = fetcher
         self._headers = Headers()
 
+    def at_once(self, body: Body, declared: Mapping[str, Declared]) -> Sequence[Medium] | None:
+        """Return the media in `body`, as `take` does, where that needs no thread; None where `take` must be waited for.
+
+        Raises what `media.take` raises.
+        """
+        may_fetch = self._fetcher is not None and not multipart.is_form(body.content_type)
+        if may_fetch or len(body.data) > aside.SMALL_BYTES or not self._has_few_parts(body):
+            return None
+        limits = self._within(declared)
+        try:
+            return media.take(body, limits.modalities or (), limits, self._headers.known)
+        except UnknownHeaderError:
+            return None
+
     async def take(self, body: Body, declared: Mapping[str, Declared], permit: Permit) -> Sequence[Medium]:
         """Return the media in `body`, each one that an encoder which has `declared` takes.
 
@@ -40,11 +54,6 @@ class Intake:
             items = await asyncio.to_thread(media.read, body, limits)
             items = await self._fetcher.fill(items, len(body.data), permit)
             return await asyncio.to_thread(media.open_all, items, modalities, limits, self._headers.read)
-        if len(body.data) <= aside.SMALL_BYTES and self._has_few_parts(body):
-            try:
-                return media.take(body, modalities, limits, self._headers.known)
-            except UnknownHeaderError:
-                pass
         return await asyncio.to_thread(media.take, body, modalities, limits, self._headers.read)
 
     def _within(self, declared: Mapping[str, Declared]) -> Limits:
@@ -56,4 +65,4 @@ class Intake:
     def _has_few_parts(self, body: Body) -> bool:
         """Say whether reading `body` takes no longer than its bytes do: no more parts are read than items are allowed,
         and to count them takes as long as to find them."""
-        return self._limits.max_items <= _FEW_PARTS or multipart.has_at_most(_FEW_PARTS, body.data)
+        return self._limits.max_items <= _FEW_PARTS or multipart.has_at_most(_FEW_PARTS, body.content_type, body.data)

@@ -6,11 +6,10 @@ Place: between `app`, which fills them, and `routes`. Must never: hold a value.
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
 
 from aiohttp import web
 
-from encoder_server.admission import Admission
+from encoder_server.admission import Admission, Held
 from encoder_server.batcher import Batcher
 from encoder_server.connections import Connections
 from encoder_server.engines import Engines
@@ -34,7 +33,7 @@ TRACING = web.AppKey[Tracing | None]("tracing")
 DOCUMENT = web.AppKey("document", bytes)
 REQUEST_ID_HEADER = "X-Request-Id"
 CALLER_HEADER = "X-Caller-Id"
-HELD = web.RequestKey("held", ExitStack)
+HELD = web.RequestKey("held", Held)
 """What a request holds until its answer is written."""
 TRAIL = web.RequestKey("trail", Trail)
 REQUEST_ID = web.RequestKey("request_id", str)

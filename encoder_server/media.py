@@ -29,7 +29,7 @@ from encoder_server.wire import EncodeItem, parse
 _LONGEST_DATA_URL_HEAD = 256
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Medium:
     """One item's undecoded content: one file or, with `listed`, a video's frames in order, `fps` of them shown in a
     second (None: not known). `digest` is BLAKE3 (hex) of all of that. `size` is what the headers say, a picture's
@@ -38,12 +38,12 @@ class Medium:
     index: int
     modality: str
     contents: tuple[bytes, ...]
-    listed: bool = False
-    fps: float | None = None
     digest: str
     size: Size
     cost: int
     expected_tokens: int | None
+    listed: bool = False
+    fps: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,15 +131,7 @@ def _open(index: int, item: EncodeItem | Part, limits: Limits, measure: Measure)
     content = _content(item, place)
     digest = blake3.blake3(content).hexdigest()
     size, cost = measure(item.modality, content, digest, place, limits)
-    return Medium(
-        index=index,
-        modality=item.modality,
-        contents=(content,),
-        digest=digest,
-        size=size,
-        cost=cost,
-        expected_tokens=item.expected_tokens,
-    )
+    return Medium(index, item.modality, (content,), digest, size, cost, item.expected_tokens)
 
 
 def _open_frames(index: int, item: EncodeItem, frames: Sequence[str], limits: Limits, measure: Measure) -> Medium:

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from encoder_server import errors
 from encoder_server.check import Result
+from encoder_server.tally import Counts, Durations
 
 MODALITIES = ("image", "video", "audio")
 SOURCES = ("fresh", "cached", "probe")
@@ -46,8 +47,9 @@ class CacheMetrics:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"encoder_cache_{name}_total", text, ["tier", *labels], registry=registry)
 
-        self.hits = counter("hits", "Items that were recalled or waited for.")
-        self.misses = counter("misses", "Items that were not there.")
+        tier = ["tier"]
+        self.hits = Counts("encoder_cache_hits", "Items that were recalled or waited for.", tier, registry)
+        self.misses = Counts("encoder_cache_misses", "Items that were not there.", tier, registry)
         self.evictions = counter("evictions", "Entries that made room for others.")
         self.corrupt = counter("corrupt", "Entries that failed when they were read.")
         self.flushed = counter("flushed", "Entries dropped because of who made them.")
@@ -66,9 +68,11 @@ class CacheMetrics:
         self._begin()
 
     def _begin(self) -> None:
-        for family in (self.hits, self.misses, self.corrupt, self.flushed):
-            for tier in ("memory", "redis"):
-                family.labels(tier)
+        for tier in ("memory", "redis"):
+            self.hits.begin(tier)
+            self.misses.begin(tier)
+            self.corrupt.labels(tier)
+            self.flushed.labels(tier)
         self.evictions.labels("memory")
         self.bytes.labels("memory")
         self.usable.labels("redis")
@@ -96,13 +100,12 @@ class Metrics:
         # Series of creation times are no part of the contract, and the library has but this global switch.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
-        self.checks = Counter(
-            "encoder_token_checks_total",
+        self.checks = Counts(
+            "encoder_token_checks",
             "Items checked, by where their rows came from and how the check ended.",
             ["modality", "source", "result"],
-            registry=registry,
+            registry,
         )
-        self._checks: dict[tuple[str, str, str], Counter] = {}
         self.mismatched_media = Counter(
             "encoder_mismatched_media_total", "Distinct media whose fresh check failed.", registry=registry
         )
@@ -113,18 +116,13 @@ class Metrics:
             buckets=_TOKENS,
             registry=registry,
         )
-        self.requests = Counter(
-            "encoder_requests_total", "Requests to encode, by how they ended.", ["code"], registry=registry
-        )
+        self.requests = Counts("encoder_requests", "Requests to encode, by how they ended.", ["code"], registry)
         self.in_flight = Gauge("encoder_in_flight_requests", "Requests admitted.", registry=registry)
         self.queued = Gauge("encoder_queued_requests", "Requests that wait for an engine.", registry=registry)
         self.batch_cost = Histogram("encoder_batch_pixels", "Pixels of one batch.", buckets=_PIXELS, registry=registry)
         self.batch_items = Histogram("encoder_batch_items", "Items of one batch.", buckets=_ITEMS, registry=registry)
         self.cache = CacheMetrics(registry)
-        self.stage_seconds = Histogram(
-            "encoder_stage_seconds", "Time by stage.", ["stage"], buckets=_SECONDS, registry=registry
-        )
-        self.stages = {stage: self.stage_seconds.labels(stage) for stage in STAGES}
+        self.stages = Durations("encoder_stage_seconds", "Time by stage.", "stage", _SECONDS, registry)
         self.engine_restarts = Counter(
             "encoder_engine_restarts_total", "Engine processes started again.", registry=registry
         )
@@ -141,18 +139,13 @@ class Metrics:
         for modality in MODALITIES:
             for source in SOURCES:
                 for result in Result:
-                    self.checks.labels(modality, source, result.value)
+                    self.checks.begin(modality, source, result.value)
         for code in CODES:
-            self.requests.labels(code)
+            self.requests.begin(code)
+        for stage in STAGES:
+            self.stages.begin(stage)
         for direction in DIRECTIONS:
             self.mismatch_tokens.labels(direction)
-
-    def check(self, modality: str, source: str, result: str) -> Counter:
-        """Return the counter of checks that ended so: looked up once, for it is counted for each item."""
-        found = self._checks.get((modality, source, result))
-        if found is None:
-            found = self._checks[modality, source, result] = self.checks.labels(modality, source, result)
-        return found
 
     def show_ready(self, reason: str, *, ready: bool) -> None:
         """Show one reason alone."""

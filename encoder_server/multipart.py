@@ -10,7 +10,7 @@ import email
 import email.message
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from encoder_server.errors import BadRequestError, LimitExceededError
 
@@ -18,14 +18,14 @@ FORM = "multipart/form-data"
 ITEM = "item"
 EXPECTED_TOKENS = "Expected-Tokens"
 _LONGEST_HEAD = 4096
+_BLANK = b"\r\n\r\n"
 _LONGEST_BOUNDARY = 70
 # What curl and browsers send for a file whose kind they do not know, or were told nothing of.
 _NO_MODALITIES = ("application", "text")
 _PLAIN_ENCODINGS = ("", "7bit", "8bit", "binary")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(NamedTuple):
     """One medium of a form: its bytes, and its modality: the main type of its Content-Type."""
 
     modality: str
@@ -33,14 +33,17 @@ class Part:
     expected_tokens: int | None
 
 
+@functools.lru_cache(256)
 def is_form(content_type: str | None) -> bool:
     """Return whether a body of this type holds a form."""
     return content_type is not None and content_type.split(";")[0].strip().lower() == FORM
 
 
-def has_at_most(parts: int, body: bytes) -> bool:
-    """Return whether a form in `body` can have no more than so many parts; a quick look, which reads none of them."""
-    return body.count(b"\r\n\r\n") <= parts
+def has_at_most(parts: int, content_type: str | None, body: bytes) -> bool:
+    """Return whether a body has no more than so many parts; a quick look, which reads none of them."""
+    if not is_form(content_type):
+        return True
+    return body.count(b"--" + _boundary(content_type or "").encode(errors="replace")) <= parts + 1
 
 
 def read_form(content_type: str, body: bytes, max_items: int) -> list[Part]:
@@ -51,27 +54,49 @@ def read_form(content_type: str, body: bytes, max_items: int) -> list[Part]:
     boundary = _boundary(content_type)
     if not 0 < len(boundary) <= _LONGEST_BOUNDARY or not boundary.isascii():
         raise BadRequestError("body: the form's Content-Type states no boundary")
-    # One piece before the first delimiter, one for each item, and what is behind the last.
-    pieces = (b"\r\n" + body).split(b"\r\n--" + boundary.encode(), max_items + 1)
-    parts, end = pieces[1:-1], pieces[-1]
-    if len(pieces) == 1 or not end.startswith(b"--"):
-        if len(pieces) == max_items + 2:
-            raise LimitExceededError(f"items: more than {max_items} items; the limit is {max_items}")
+    places, ended = _places(body, b"--" + boundary.encode(), max_items)
+    if len(places) > max_items:
+        raise LimitExceededError(f"items: more than {max_items} items; the limit is {max_items}")
+    if not ended:
         raise BadRequestError("body: the form has no end")
-    if not parts:
+    if not places:
         raise BadRequestError("items must not be empty")
-    return [_part(piece, index) for index, piece in enumerate(parts)]
+    return [_part(body, start, end, index) for index, (start, end) in enumerate(places)]
 
 
-def _part(piece: bytes, index: int) -> Part:
-    head, blank, content = piece.partition(b"\r\n\r\n")
-    if not blank or len(head) > _LONGEST_HEAD:
+def _places(body: bytes, opening: bytes, most: int) -> tuple[list[tuple[int, int]], bool]:
+    """Return where parts begin and end, one more than `most` of them at most, and whether the form's end was found.
+
+    They are found in place, for a body is large: only what a part holds is copied.
+    """
+    delimiter = b"\r\n" + opening
+    places: list[tuple[int, int]] = []
+    at = len(opening) if body.startswith(opening) else _behind(body, delimiter, 0)
+    while at >= 0 and not body.startswith(b"--", at):
+        if len(places) > most:
+            return places, False
+        end = body.find(delimiter, at)
+        if end < 0:
+            return places, False
+        places.append((at, end))
+        at = end + len(delimiter)
+    return places, at >= 0
+
+
+def _behind(body: bytes, delimiter: bytes, start: int) -> int:
+    found = body.find(delimiter, start)
+    return found if found < 0 else found + len(delimiter)
+
+
+def _part(body: bytes, start: int, end: int, index: int) -> Part:
+    blank = body.find(_BLANK, start, end)
+    if blank < 0 or blank - start > _LONGEST_HEAD:
         raise BadRequestError(f"items[{index}]: the part has no end of its headers, or too many").of_item(index)
     try:
-        modality, expected_tokens = _head(head)
+        modality, expected_tokens = _head(body[start:blank])
     except _WrongHeadError as wrong:
         raise BadRequestError(f"items[{index}]{wrong}").of_item(index) from None
-    return Part(modality=modality, content=content, expected_tokens=expected_tokens)
+    return Part(modality, body[blank + len(_BLANK) : end], expected_tokens)
 
 
 class _WrongHeadError(Exception):

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Protocol
 
 from encoder_server import faults, media, wire
-from encoder_server.admission import Admission, Permit
+from encoder_server.admission import Admission, Held, Permit
 from encoder_server.check import Passed, Violation, check_batch, in_order
-from encoder_server.deliver import Answer, deliver
+from encoder_server.deliver import Answer, at_once, deliver
 from encoder_server.encoding import Encoding, Outcome
 from encoder_server.engine.messages import Measured
-from encoder_server.errors import EncoderServerError, InternalError, PromiseTimeoutError, RequestTimeoutError
+from encoder_server.errors import InternalError, PromiseTimeoutError, RequestTimeoutError
 from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
 from encoder_server.intake import Intake
@@ -28,13 +28,23 @@ from encoder_server.settings import Limits
 from encoder_server.trail import Trail
 
 
+class Arriving(Protocol):
+    """A body on its way in."""
+
+    def here(self) -> bytes | None:
+        """Return it, once, where all of it has come and nothing is to be done with it; else None."""
+
+    async def read(self) -> bytes:
+        """Return it once it has come."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A request before its body was read; `most_bytes` bounds the body that `read` returns. `caller` is whose turn
-    at the engines it takes.
+    """A request before its body was read; `most_bytes` bounds the body. `caller` is whose turn at the engines it takes.
 
-    `tell` sends the promises, where `accept` asks for them before the rows. `held` closes when the answer is written:
-    until then it takes a place, for it may be large, and its caller slow to read. `trail` remembers what was done.
+    `tell` sends the promises, where `accept` asks for them before the rows. `held` is released when the answer is
+    written: until then it takes a place, for it may be large, and its caller slow to read. `trail` remembers what was
+    done.
     """
 
     request_id: str
@@ -43,9 +53,9 @@ class Call:
     accept: str | None
     content_type: str | None
     most_bytes: int
-    read: Callable[[], Awaitable[bytes]]
+    body: Arriving
     tell: Callable[[bytes], Awaitable[None]]
-    held: ExitStack
+    held: Held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,16 +71,16 @@ class Pipeline:
     evidence: Evidence
 
     async def encode(self, call: Call) -> Answer:
-        """Answer one request; raises an EncoderServerError. Its permit is given back when `call.held` closes."""
-        permit = call.held.enter_context(
-            self.admission.admit(call.most_bytes, self.limits.deadline_seconds, call.caller)
-        )
+        """Answer one request; raises an EncoderServerError. Its permit is given back when `call.held` is released."""
+        permit = call.held.take(self.admission.admit(call.most_bytes, self.limits.deadline_seconds, call.caller))
         with call.trail.stage("total"):
-            form, came = wire.negotiate(call.accept), False
+            form = wire.negotiate(call.accept)
+            body = self._here(call, permit) or await self._receive(call, permit)
+            known = None if form is wire.Form.MULTIPART else self._known(call, body)
+            if known is not None:
+                return at_once(form, known, self._origin(call))
             try:
                 async with asyncio.timeout_at(permit.deadline):
-                    body = await self._receive(call, permit)
-                    came = True
                     measured, origin = self._measured(), self._origin(call)
                     items = await self._take(call, body, permit, measured)
                     del body  # Held on to, each medium would be there twice.
@@ -80,20 +90,40 @@ class Pipeline:
                     with call.trail.stage("deliver"):
                         return await deliver(form, passed, origin)
             except TimeoutError:
-                raise self._late(came=came) from None
+                seconds = f"{self.limits.deadline_seconds:g} s"
+                raise PromiseTimeoutError(f"the request was not encoded by its deadline ({seconds})") from None
+
+    def _here(self, call: Call, permit: Permit) -> media.Body | None:
+        """Return the body where it has come already."""
+        data = call.body.here()
+        if data is None:
+            return None
+        permit.resize(len(data))
+        return media.Body(content_type=call.content_type, data=data)
+
+    def _known(self, call: Call, body: media.Body) -> Passed | None:
+        """Return the rows of what was encoded before; None where anything is to be waited for, be it a thread."""
+        measured = self._measured()
+        items = self.intake.at_once(body, measured.declared)
+        if items is None:
+            return None
+        with call.trail.stage("cache"):
+            passed = self.recall.known(items, measured, self.replica.fingerprint or "", self.revision)
+        if passed is not None:
+            call.trail.found(items=len(items), cached=len(items))
+            call.trail.promised(tokens=sum(rows.promise.tokens for rows in passed.rows), taken_at=None)
+        return passed
 
     async def _receive(self, call: Call, permit: Permit) -> media.Body:
-        with call.trail.stage("body"):
-            body = media.Body(content_type=call.content_type, data=await call.read())
-        permit.resize(len(body.data))
-        return body
-
-    def _late(self, *, came: bool) -> EncoderServerError:
-        """Say what took too long; a body that dribbles in is its caller's fault."""
-        seconds = f"{self.limits.deadline_seconds:g} s"
-        if came:
-            return PromiseTimeoutError(f"the request was not encoded by its deadline ({seconds})")
-        return RequestTimeoutError(f"body: it had not come whole by the deadline ({seconds})")
+        try:
+            async with asyncio.timeout_at(permit.deadline):
+                with call.trail.stage("body"):
+                    data = await call.body.read()
+        except TimeoutError:  # A body that dribbles in is its caller's fault.
+            seconds = f"{self.limits.deadline_seconds:g} s"
+            raise RequestTimeoutError(f"body: it had not come whole by the deadline ({seconds})") from None
+        permit.resize(len(data))
+        return media.Body(content_type=call.content_type, data=data)
 
     async def _take(self, call: Call, body: media.Body, permit: Permit, measured: Measured) -> Sequence[Medium]:
         with call.trail.stage("media"):

@@ -6,7 +6,6 @@ Place: between aiohttp and everything else. Must never: hold logic, or read a bo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Any
 
@@ -15,9 +14,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from encoder_server import ids, inflate, keys, openapi
-from encoder_server.errors import BadRequestError, CrowdedError, EncoderServerError, LimitExceededError
+from encoder_server.arrival import Arrival
+from encoder_server.errors import CrowdedError, EncoderServerError, LimitExceededError
 from encoder_server.lifecycle import State
 from encoder_server.pipeline import Call
+from encoder_server.reply import Reply
 from encoder_server.stated import stated
 from encoder_server.stream import STREAM, Stream
 
@@ -46,14 +47,14 @@ async def _openapi(request: web.Request) -> web.Response:
 
 
 async def _encode(request: web.Request) -> web.StreamResponse:
-    requests = request.app[keys.METRICS].requests
+    app = request.app
     stream = request[STREAM] = Stream(request)
     code = "internal"
     try:
-        crowded = request.app[keys.CONNECTIONS].crowded
+        crowded = app[keys.CONNECTIONS].crowded
         if crowded is not None:
             raise CrowdedError(crowded)
-        answer = await request.app[keys.PIPELINE].encode(_call(request, stream))
+        answer = await app[keys.PIPELINE].encode(_call(request, app[keys.SETTINGS].limits.max_body_bytes, stream))
         code = "ok"
     except EncoderServerError as error:
         code = error.code
@@ -62,27 +63,34 @@ async def _encode(request: web.Request) -> web.StreamResponse:
         code = "cancelled"  # Who leaves while the promises are written is heard of by whichever comes first.
         raise
     finally:
-        requests.labels(code).inc()
+        app[keys.METRICS].requests.add((code,))
     if stream.opened:
-        return await stream.finish(answer.content_type, answer.body)
-    return web.Response(body=answer.body, content_type=answer.content_type)
+        return await stream.finish(answer.content_type, b"".join(answer.body))
+    if Reply.fits(request) and not is_last(app):
+        return Reply(answer.body, answer.content_type, request[keys.REQUEST_ID])
+    return web.Response(body=b"".join(answer.body), content_type=answer.content_type)
 
 
-def _call(request: web.Request, stream: Stream) -> Call:
-    most = request.app[keys.SETTINGS].limits.max_body_bytes
+def is_last(app: web.Application) -> bool:
+    """Return whether a connection is closed after its answer, so that its caller goes elsewhere."""
+    return app[keys.REPLICA].standing.state is not State.READY or app[keys.CONNECTIONS].crowded is not None
+
+
+def _call(request: web.Request, most: int, stream: Stream) -> Call:
     length = request.content_length
     if length is not None and length > most:
         raise LimitExceededError(f"body: {length} bytes; the limit is {most}")
-    encoding = ", ".join(request.headers.getall("Content-Encoding", ())).strip().lower()
+    headers = request.headers
+    encoding = ", ".join(headers.getall("Content-Encoding", ())).strip().lower()
     return Call(
         request_id=request[keys.REQUEST_ID],
         trail=request[keys.TRAIL],
         caller=_caller(request),
-        accept=", ".join(request.headers.getall("Accept", ())),
-        content_type=request.headers.get("Content-Type"),
+        accept=", ".join(headers.getall("Accept", ())),
+        content_type=headers.get("Content-Type"),
         # Compressed, or sent in chunks: the length says nothing of what will be held.
         most_bytes=length if length is not None and encoding in inflate.PLAIN else most,
-        read=_reader(request, encoding, most),
+        body=Arrival(request, encoding, most),
         tell=stream.promise,
         held=request[keys.HELD],
     )
@@ -94,32 +102,8 @@ def _caller(request: web.Request) -> str:
     Nobody checks the name. Who makes up names has more turns, as who opens more connections from more addresses has;
     the places of admission bound both.
     """
-    named = request.headers.get(keys.CALLER_HEADER, "")
-    return named if ids.SAFE.fullmatch(named) else request.remote or ""
-
-
-def _reader(request: web.Request, encoding: str, most: int) -> Callable[[], Awaitable[bytes]]:
-    async def read() -> bytes:
-        # Not by the framework's own `read`, which keeps what it read for as long as the request lives.
-        parts: list[bytes] = []
-        size = 0
-        try:
-            async for part in request.content.iter_any():
-                parts.append(part)
-                size += len(part)
-                if size > most:
-                    raise LimitExceededError(f"body: more than {most} bytes; the limit is {most}")
-        except (web.RequestPayloadError, ConnectionError):
-            raise BadRequestError("body: ended before its end, or is not encoded as its headers say") from None
-        except RuntimeError:
-            if request.transport is not None:
-                raise
-            raise ConnectionResetError from None  # The connection made room for another before this was read.
-        data = b"".join(parts)
-        parts.clear()
-        return data if encoding in inflate.PLAIN else await asyncio.to_thread(inflate.inflate, data, encoding, most)
-
-    return read
+    named = request.headers.get(keys.CALLER_HEADER)
+    return named if named is not None and ids.SAFE.fullmatch(named) else request.remote or ""
 
 
 async def _identity(request: web.Request) -> web.Response:

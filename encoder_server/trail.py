@@ -6,13 +6,15 @@ one line of the log, and for spans where traces are asked for. Must never: hold 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from types import TracebackType
 from typing import NamedTuple
 
 from encoder_server.errors import EncoderServerError
 from encoder_server.metrics import Metrics
+
+# The clock of the event loop, which says when an engine took an item.
+_clock = time.monotonic
 
 
 class Stage(NamedTuple):
@@ -24,7 +26,7 @@ class Stage(NamedTuple):
 
 
 class Timing:
-    """One stage under way. A class, because each request has eight and a generator costs twice as much."""
+    """One stage under way. A class, because each request has several and a generator costs twice as much."""
 
     __slots__ = ("_name", "_start", "_trail")
 
@@ -34,12 +36,12 @@ class Timing:
         self._start = 0.0
 
     def __enter__(self) -> None:
-        self._start = self._trail.elapsed
+        self._start = _clock()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._trail.passed(Stage(self._name, self._start, self._trail.elapsed))
+        self._trail.passed(self._name, self._start, _clock())
 
 
 class Trail:
@@ -54,25 +56,24 @@ class Trail:
         self.cached = 0
         self.tokens = 0
         self.began_ns = time.time_ns()
-        self._clock = asyncio.get_running_loop().time
-        self._began = self._clock()
+        self._began = _clock()
         self._metrics = metrics
-        self._stages: dict[str, Stage] = {}
+        self._stages: dict[str, tuple[float, float]] = {}
         self._taken_at: float | None = None
 
     def stage(self, name: str) -> Timing:
         """Time a stage (a context manager), for the metrics too; one that failed is timed as well."""
         return Timing(self, name)
 
-    def passed(self, stage: Stage) -> None:
-        """Hear that a stage ended; called by timings alone."""
-        self._stages[stage.name] = stage
-        self._metrics.stages[stage.name].observe(stage.end - stage.start)
+    def passed(self, name: str, start: float, end: float) -> None:
+        """Hear that a stage ended; times are of the clock. Called by timings alone."""
+        self._stages[name] = (start, end)
+        self._metrics.stages.observe(name, end - start)
 
     @property
     def elapsed(self) -> float:
         """Seconds since the request began."""
-        return self._clock() - self._began
+        return _clock() - self._began
 
     def found(self, *, items: int, cached: int) -> None:
         """Hear how many items there are, and how many of them were recalled."""
@@ -91,7 +92,8 @@ class Trail:
     def stages(self) -> tuple[Stage, ...]:
         """Every stage in the order of their starts; of promise and encode also what they were spent on: the wait for
         an engine (`queue`), and the engine's own work."""
-        found = dict(self._stages)
+        began = self._began
+        found = {name: Stage(name, start - began, end - began) for name, (start, end) in self._stages.items()}
         promise, last = found.get("promise"), found.get("encode") or found.get("promise")
         if promise is not None and last is not None and self._taken_at is not None:
             # Where another request had the item computed, the engine may have begun before this one waited.

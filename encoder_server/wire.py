@@ -176,12 +176,13 @@ def _media_range(text: str) -> tuple[str, float]:
     return media_type, float(quality) if _QUALITY.fullmatch(quality) else 0.0
 
 
-def render(form: Form, passed: Passed, origin: Origin) -> bytes:
-    """Return the answer's body, for the multipart form its second part's.
+def render(form: Form, passed: Passed, origin: Origin) -> tuple[bytes | memoryview, ...]:
+    """Return the answer's body in pieces, for the multipart form its second part's; rows are not copied where their
+    bytes are sent as they are.
 
     `passed` must hold every item of the request, in order.
     """
-    return _render_json(passed, origin) if form is Form.JSON else _render_safetensors(passed, origin)
+    return (_render_json(passed, origin),) if form is Form.JSON else _render_safetensors(passed, origin)
 
 
 def render_promises(promises: Sequence[Promise], origin: Origin) -> bytes:
@@ -215,7 +216,7 @@ def _render_json(passed: Passed, origin: Origin) -> bytes:
     return orjson.dumps(_about(origin) | {"items": items})
 
 
-def _render_safetensors(passed: Passed, origin: Origin) -> bytes:
+def _render_safetensors(passed: Passed, origin: Origin) -> tuple[bytes | memoryview, ...]:
     """Write the container from raw bytes: eight bytes of head length, a JSON head, then the tensors.
 
     The library would need an array library that knows bfloat16, and the format is these ten lines.
@@ -233,7 +234,7 @@ def _render_safetensors(passed: Passed, origin: Origin) -> bytes:
         start = end
     encoded = orjson.dumps(head)
     encoded += b" " * (-len(encoded) % 8)
-    return b"".join((len(encoded).to_bytes(8, "little"), encoded, *(rows.data for rows in passed.rows)))
+    return (len(encoded).to_bytes(8, "little"), encoded, *(rows.data for rows in passed.rows))
 
 
 def render_error(error: EncoderServerError, request_id: str) -> bytes:

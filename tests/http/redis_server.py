@@ -14,7 +14,7 @@ import redis.asyncio
 
 from tests.http.under_test import until
 
-SCOPE = "encoderpool:EPC1:local:"
+SCOPE = "encoderpool:EPC2:local:"
 
 
 def free_port() -> int:

@@ -73,7 +73,7 @@ async def test_another_pools_entries_are_not_this_ones(pool: SharingPool, redis:
     await rows(await pool.start("--cache-redis-scope=models/vision"))
 
     async def written() -> bool:
-        return bool(await redis.client.keys("encoderpool:EPC1:models/vision:entry:*"))
+        return bool(await redis.client.keys("encoderpool:EPC2:models/vision:entry:*"))
 
     await until(written)
     other = await pool.start("--cache-redis-scope=models/other")
@@ -157,7 +157,7 @@ LIES: dict[str, Callable[[str, bytes, bytes], bytes]] = {
         replace(entry_of(value), key=key), promise=replace(entry_of(value).promise, modality="audio")
     ),
     "zeros": lambda key, value, other: bytes(len(value)),
-    "an empty frame": lambda key, value, other: struct.pack("<4sIQ32s", b"EPC1", 0, 0, bytes(32)),
+    "an empty frame": lambda key, value, other: struct.pack("<4sIQ16s", b"EPC2", 0, 0, bytes(16)),
 }
 
 

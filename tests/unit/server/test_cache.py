@@ -21,17 +21,17 @@ def entry(size: int = 8, name: str = "k", producer: str = "pod/boot") -> Entry:
 
 def test_a_key_is_a_full_digest_of_everything_that_rows_depend_on() -> None:
     keys = {
-        key("image", "d", {}, ORIGIN),
-        key("audio", "d", {}, ORIGIN),
-        key("image", "e", {}, ORIGIN),
-        key("image", "d", {"detail": "low"}, ORIGIN),
-        key("image", "d", {}, replace(ORIGIN, fingerprint="g")),
-        key("image", "d", {}, replace(ORIGIN, revision="s")),
-        key("image", "d", {}, replace(ORIGIN, dtype="float16")),
+        key("image", "d", (), ORIGIN),
+        key("audio", "d", (), ORIGIN),
+        key("image", "e", (), ORIGIN),
+        key("image", "d", (("detail", "low"),), ORIGIN),
+        key("image", "d", (), replace(ORIGIN, fingerprint="g")),
+        key("image", "d", (), replace(ORIGIN, revision="s")),
+        key("image", "d", (), replace(ORIGIN, dtype="float16")),
     }
     assert len(keys) == 7
     assert {len(each) for each in keys} == {64}
-    assert key("image", "d", {"a": "1", "b": "2"}, ORIGIN) == key("image", "d", {"b": "2", "a": "1"}, ORIGIN)
+    assert key("image", "d", (("a", "1"), ("b", "2")), ORIGIN) == key("image", "d", (("b", "2"), ("a", "1")), ORIGIN)
 
 
 def test_an_entry_holds_a_copy_and_knows_when_it_was_changed() -> None:

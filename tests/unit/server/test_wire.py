@@ -83,5 +83,5 @@ def test_bfloat16_travels_as_it_is() -> None:
     data = struct.pack("<4H", 0x3F80, 0x4000, 0x4040, 0x4080)
     promise = Promise(index=0, modality="image", tokens=2, grid=(1, 2, 4))
     rows = Rows(promise=promise, shape=(2, 2), dtype="bfloat16", data=memoryview(data))
-    ((name, tensor),) = safetensors.deserialize(render(Form.SAFETENSORS, Passed(rows=(rows,)), ORIGIN))
+    ((name, tensor),) = safetensors.deserialize(b"".join(render(Form.SAFETENSORS, Passed(rows=(rows,)), ORIGIN)))
     assert (name, tensor["dtype"], list(tensor["shape"]), bytes(tensor["data"])) == ("item.0", "BF16", [2, 2], data)
