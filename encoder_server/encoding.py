@@ -126,7 +126,7 @@ class Encoding:
 
     async def promised(self) -> tuple[tuple[Promise, ...], tuple[Outcome, ...]]:
         """Wait until every item has its promise; return them in order, and what came of items that got none."""
-        await _all({item.job.promised for item in self._pending})
+        await _all([item.job.promised for item in self._pending])
         promises = [hit.promise for hit in self._hits.values()]
         without = [_mistaken(hit) for hit in self._hits.values() if hit.failures]
         for item in self._pending:
@@ -139,16 +139,38 @@ class Encoding:
 
     async def finished(self) -> tuple[Outcome, ...]:
         """Wait for every computation; the first that ends in an error ends the wait with it."""
-        await _all({item.job.finished for item in self._pending})
+        await _all([item.job.finished for item in self._pending])
         return tuple(_outcome(item, item.job.finished.result()) for item in self._pending)
 
 
-async def _all(futures: set[asyncio.Future[T]]) -> None:
+async def _all(futures: Sequence[asyncio.Future[T]]) -> None:
     """Wait for all, or for the first error. Not by awaiting them: who is cancelled there cancels them for all."""
-    if futures:
-        done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_EXCEPTION)
-        for future in done:
-            future.result()
+    waiting = {future for future in futures if not _ended(future)}
+    if not waiting:
+        return
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def hear(future: asyncio.Future[T]) -> None:
+        waiting.discard(future)
+        if not over.done() and (not waiting or future.cancelled() or future.exception() is not None):
+            over.set_result(None)
+
+    for future in waiting:
+        future.add_done_callback(hear)
+    try:
+        await over
+    finally:
+        for future in waiting:
+            future.remove_done_callback(hear)
+    for future in futures:
+        _ended(future)
+
+
+def _ended(future: asyncio.Future[T]) -> bool:
+    """Return whether it is done; raises its error."""
+    if future.done():
+        future.result()
+    return future.done()
 
 
 def _mistaken(hit: Hit) -> Outcome:
