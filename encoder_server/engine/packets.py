@@ -62,7 +62,7 @@ def take(sock: socket.socket) -> list[memoryview]:
 def _split(view: memoryview) -> list[memoryview]:
     count = int.from_bytes(view[:_WORD], "little")
     start = (1 + count) * _WORD
-    if not 0 < count or start > view.nbytes:
+    if count < 1 or start > view.nbytes:
         raise ValueError(f"{count} parts are said to be in a packet of {view.nbytes} bytes")
     parts = []
     for length in array.array("Q", view[_WORD:start].tobytes()):
