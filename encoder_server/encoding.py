@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
 from encoder_server.cache import Entry
 from encoder_server.check import Batch, Passed
-from encoder_server.engine.messages import Failure, Output, Promise
+from encoder_server.engine.messages import Failure, Output, Promise, numbered
 from encoder_server.job import Done, Job
 from encoder_server.media import Medium
 from encoder_server.size import Size
@@ -63,7 +63,7 @@ def as_batch(medium: Medium, entry: Entry) -> Batch:
     output = Output(index=index, modality=modality, shape=entry.shape, dtype=entry.dtype, finite=True, blob=0)
     return Batch(
         asked={index: modality},
-        promises=(entry.promise if entry.promise.index == index else replace(entry.promise, index=index),),
+        promises=(numbered(entry.promise, index),),
         outputs=(output,),
         blobs=(memoryview(entry.data),),
         failures=(),
@@ -134,7 +134,7 @@ class Encoding:
             if told.failures or len(told.promises) != 1:
                 without.append(_outcome(item, Done()))
             else:
-                promises.append(replace(told.promises[0], index=item.medium.index))
+                promises.append(numbered(told.promises[0], item.medium.index))
         return tuple(sorted(promises, key=lambda promise: promise.index)), tuple(without)
 
     async def finished(self) -> tuple[Outcome, ...]:
@@ -184,12 +184,12 @@ def _outcome(item: Pending, done: Done) -> Outcome:
     failures = told.failures or done.failures
     batch = Batch(
         asked={index: item.medium.modality},
-        promises=tuple(replace(promise, index=index) for promise in told.promises),
+        promises=tuple([numbered(promise, index) for promise in told.promises]),
         outputs=(
-            *(replace(output, index=index) for output in done.outputs),
-            *(replace(stray, index=-1) for stray in done.strays),
+            *[numbered(output, index) for output in done.outputs],
+            *[numbered(stray, -1) for stray in done.strays],
         ),
         blobs=done.blobs,
-        failures=tuple(replace(failure, index=index) for failure in failures),
+        failures=tuple([numbered(failure, index) for failure in failures]),
     )
     return Outcome(medium=item.medium, key=item.key, batch=batch, fresh=item.job.claim())

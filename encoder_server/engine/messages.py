@@ -12,7 +12,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import pydantic
 from pydantic.dataclasses import dataclass as validated
@@ -194,6 +194,18 @@ class Probed:
 
 Message = Encode | Cancel | Probe | Stop | Progress | Hello | Refused | Promised | Encoded | Probed
 _ANY: pydantic.TypeAdapter[Message] = pydantic.TypeAdapter(Annotated[Message, pydantic.Field(discriminator="kind")])
+
+
+T = TypeVar("T", Promise, Output, Failure)
+
+
+def numbered(told: T, index: int) -> T:
+    """Give what was told of an item as told of item `index`. Not by `replace`, which validates all of it once more."""
+    if told.index == index:
+        return told
+    same = object.__new__(type(told))
+    vars(same).update(vars(told), index=index)
+    return same
 
 
 class ConnectionLostError(Exception):
