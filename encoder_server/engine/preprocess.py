@@ -148,9 +148,9 @@ def _sound(features: object) -> Features:
 
 
 def _whole(value: SupportsIndex) -> int:
-    """Give the number; by asking for it, for to ask a class whether it can say it takes longer than a small decoding."""
+    """Give the number, by asking for it: to ask whether its class can tell takes half as long as a small decoding."""
     try:
-        return operator.index(value)
+        return int(operator.index(value))
     except TypeError:
         raise LayoutError(f"a promise holds a {type(value).__name__} in place of a whole number") from None
 
