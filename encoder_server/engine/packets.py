@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import mmap
 import os
 import socket
@@ -28,8 +29,12 @@ def put(sock: socket.socket, parts: Sequence[Part]) -> None:
     sizes = [memoryview(part).nbytes for part in parts]
     lengths = array.array("Q", [len(parts), *sizes]).tobytes()
     if sum(sizes) + len(lengths) <= INLINE_BYTES and len(parts) <= _MOST_PARTS:
-        sock.sendmsg([lengths, *parts])
-        return
+        try:
+            sock.sendmsg([lengths, *parts])
+            return
+        except OSError as refused:
+            if refused.errno != errno.EMSGSIZE:  # A system may let sockets hold less.
+                raise
     memory = os.memfd_create("encoderpool-message", os.MFD_CLOEXEC)
     try:
         with open(memory, "wb", closefd=False) as file:

@@ -35,6 +35,12 @@ def test_at_the_bound_of_what_a_packet_holds_nothing_is_lost(pair: Pair, size: i
     assert [part.nbytes for part in packets.take(pair[1])] == [size]
 
 
+def test_what_a_small_socket_cannot_hold_travels_all_the_same(pair: Pair) -> None:
+    pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    packets.put(pair[0], [bytes(50_000)])
+    assert [part.nbytes for part in packets.take(pair[1])] == [50_000]
+
+
 def test_no_descriptor_stays_open(pair: Pair) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for size in (10, 2 * packets.INLINE_BYTES):
