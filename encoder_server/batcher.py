@@ -8,7 +8,6 @@ caller's items keep another's waiting without end, or run a batch again that kil
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import math
 from collections import deque
@@ -35,12 +34,25 @@ def cost(job: Job) -> int:
     return max(_LEAST_COST, job.medium.cost)
 
 
+class _Request:
+    """Jobs that came together, and what each costs: asked for every batch, told once."""
+
+    __slots__ = ("costs", "jobs")
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.jobs = list(jobs)
+        self.costs = tuple(map(cost, jobs))
+
+
 @dataclass(slots=True)
 class _Line:
     """What one caller has waiting, request by request, and what it owes (see `packing`). Gone when nothing waits."""
 
-    requests: list[list[Job]] = field(default_factory=list)
+    requests: list[_Request] = field(default_factory=list)
     owed: int = 0
+
+
+_NOTHING = _Request(())
 
 
 class Batcher:
@@ -73,7 +85,9 @@ class Batcher:
     def queued(self) -> int:
         """How many requests and probes wait for an engine."""
         requests = (request for line in self._lines.values() for request in line.requests)
-        return sum(batch.wanted for batch in self._first) + sum(any(job.wanted for job in each) for each in requests)
+        return sum(batch.wanted for batch in self._first) + sum(
+            any(job.wanted for job in each.jobs) for each in requests
+        )
 
     @property
     def idle(self) -> int:
@@ -83,7 +97,7 @@ class Batcher:
     def submit(self, jobs: Sequence[Job], caller: str = "") -> None:
         """Queue one request's jobs; they fail at once where no engine is expected in time."""
         if jobs:
-            self._lines.setdefault(caller, _Line()).requests.append(list(jobs))
+            self._lines.setdefault(caller, _Line()).requests.append(_Request(jobs))
             self._wake()
         self._turn_away()
 
@@ -139,27 +153,28 @@ class Batcher:
         self._forget_unwanted()
         callers = list(self._lines)
         lines = [self._lines[caller] for caller in callers]
-        views = [
-            Line(requests=tuple(tuple(map(cost, jobs)) for jobs in line.requests), owed=line.owed) for line in lines
-        ]
+        views = [Line(requests=tuple(each.costs for each in line.requests), owed=line.owed) for line in lines]
         packed = pack(views, self._budget or _TURN, together=self._budget is not None)
         batch: list[Job] = []
         for at, request, count in packed.turns:
-            jobs = lines[at].requests[request]
+            jobs = lines[at].requests[request].jobs
             batch += jobs[:count]
-            lines[at].requests[request] = []
+            lines[at].requests[request] = _NOTHING
             if jobs[count:]:  # What is left of a request that had a turn goes behind its caller's others.
-                lines[at].requests.append(jobs[count:])
+                lines[at].requests.append(_Request(jobs[count:]))
         for line, owed in zip(lines, packed.owed, strict=True):
             line.owed = owed
-            line.requests = [jobs for jobs in line.requests if jobs]
+            line.requests = [each for each in line.requests if each is not _NOTHING]
         self._lines = {callers[at]: lines[at] for at in packed.order if lines[at].requests}
         return batch, len(packed.turns)
 
     def _forget_unwanted(self) -> None:
         for caller, line in list(self._lines.items()):
-            wanted = ([job for job in jobs if job.wanted] for jobs in line.requests)
-            line.requests = [jobs for jobs in wanted if jobs]
+            for at, request in enumerate(line.requests):
+                wanted = [job for job in request.jobs if job.wanted]
+                if len(wanted) < len(request.jobs):
+                    line.requests[at] = _Request(wanted) if wanted else _NOTHING
+            line.requests = [each for each in line.requests if each is not _NOTHING]
             if not line.requests:
                 del self._lines[caller]
 
@@ -210,7 +225,7 @@ class Batcher:
     def _turn_away(self) -> None:
         if self._absence is not None:
             waiting = [holder for batch in self._first for holder in _holders(batch)]
-            queued = [job for line in self._lines.values() for job in itertools.chain(*line.requests)]
+            queued = [job for line in self._lines.values() for each in line.requests for job in each.jobs]
             for holder in (*waiting, *queued):
                 if holder.deadline <= self._back:
                     holder.fail(self._absence)

@@ -12,13 +12,13 @@ import functools
 import json
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import blake3
 import xxhash
 
 from encoder_server.check import Rows
-from encoder_server.engine.messages import Promise
+from encoder_server.engine.messages import Promise, numbered
 
 MOST_BANS = 256
 _OVERHEAD = 1024  # bytes of an entry beside its rows
@@ -59,8 +59,7 @@ class Entry:
 
     def rows(self, index: int) -> Rows:
         """Return the rows as those of a request's item."""
-        promise = self.promise if self.promise.index == index else replace(self.promise, index=index)
-        return Rows(promise, self.shape, self.dtype, memoryview(self.data))
+        return Rows(numbered(self.promise, index), self.shape, self.dtype, memoryview(self.data))
 
     @property
     def intact(self) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
 from encoder_server.check import Batch, Passed
-from encoder_server.engine.messages import Failure, Promise
+from encoder_server.engine.messages import Failure, Promise, numbered
 from encoder_server.job import Done, Job
 from encoder_server.media import Medium
 from encoder_server.size import Size
@@ -111,7 +111,7 @@ class Encoding:
 
     async def promised(self) -> tuple[tuple[Promise, ...], tuple[Outcome, ...]]:
         """Wait until every item has its promise; return them in order, and what came of items that got none."""
-        await _all({item.job.promised for item in self._pending})
+        await _all([item.job.promised for item in self._pending])
         promises = [hit.promise for hit in self._hits.values()]
         without = [_mistaken(hit) for hit in self._hits.values() if hit.failures]
         for item in self._pending:
@@ -119,21 +119,43 @@ class Encoding:
             if told.failures or len(told.promises) != 1:
                 without.append(_outcome(item, Done()))
             else:
-                promises.append(replace(told.promises[0], index=item.medium.index))
+                promises.append(numbered(told.promises[0], item.medium.index))
         return tuple(sorted(promises, key=lambda promise: promise.index)), tuple(without)
 
     async def finished(self) -> tuple[Outcome, ...]:
         """Wait for every computation; the first that ends in an error ends the wait with it."""
-        await _all({item.job.finished for item in self._pending})
+        await _all([item.job.finished for item in self._pending])
         return tuple(_outcome(item, item.job.finished.result()) for item in self._pending)
 
 
-async def _all(futures: set[asyncio.Future[T]]) -> None:
+async def _all(futures: Sequence[asyncio.Future[T]]) -> None:
     """Wait for all, or for the first error. Not by awaiting them: who is cancelled there cancels them for all."""
-    if futures:
-        done, _ = await asyncio.wait(futures, return_when=asyncio.FIRST_EXCEPTION)
-        for future in done:
-            future.result()
+    waiting = {future for future in futures if not _ended(future)}
+    if not waiting:
+        return
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def hear(future: asyncio.Future[T]) -> None:
+        waiting.discard(future)
+        if not over.done() and (not waiting or future.cancelled() or future.exception() is not None):
+            over.set_result(None)
+
+    for future in waiting:
+        future.add_done_callback(hear)
+    try:
+        await over
+    finally:
+        for future in waiting:
+            future.remove_done_callback(hear)
+    for future in futures:
+        _ended(future)
+
+
+def _ended(future: asyncio.Future[T]) -> bool:
+    """Return whether it is done; raises its error."""
+    if future.done():
+        future.result()
+    return future.done()
 
 
 def _mistaken(hit: Hit) -> Outcome:
@@ -147,12 +169,12 @@ def _outcome(item: Pending, done: Done) -> Outcome:
     failures = told.failures or done.failures
     batch = Batch(
         asked={index: item.medium.modality},
-        promises=tuple(replace(promise, index=index) for promise in told.promises),
+        promises=tuple([numbered(promise, index) for promise in told.promises]),
         outputs=(
-            *(replace(output, index=index) for output in done.outputs),
-            *(replace(stray, index=-1) for stray in done.strays),
+            *[numbered(output, index) for output in done.outputs],
+            *[numbered(stray, -1) for stray in done.strays],
         ),
         blobs=done.blobs,
-        failures=tuple(replace(failure, index=index) for failure in failures),
+        failures=tuple([numbered(failure, index) for failure in failures]),
     )
     return Outcome(medium=item.medium, key=item.key, batch=batch, fresh=item.job.claim())

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from encoder_server import aside
 from encoder_server.engine import messages
 
 _LOG = logging.getLogger(__name__)
@@ -84,9 +85,10 @@ class Link:
         self._arrived.put_nowait(None)
 
     async def send(self, message: messages.Message, blobs: Sequence[bytes | memoryview] = ()) -> None:
-        """Send a message; raises ConnectionLostError. In a thread, because the media are copied."""
+        """Send a message; raises ConnectionLostError. The media are copied: where they are large, in a thread."""
+        size = sum(memoryview(blob).nbytes for blob in blobs)
         try:
-            await asyncio.to_thread(messages.send, self._sock, message, blobs)
+            await aside.run(size, messages.send, self._sock, message, blobs)
         except BlockingIOError as full:
             raise messages.ConnectionLostError from full
 

@@ -12,7 +12,7 @@ Must never: leave out the caller whose turn it is, or look at anything but costs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -47,25 +47,27 @@ def pack(lines: Sequence[Line], budget: int, *, together: bool = True) -> Packed
     first, owed = _whose_turn(lines, budget)
     order = [*range(first, len(lines)), *range(first)]
     turns: list[tuple[int, int, int]] = []
+    had: dict[int, int] = {}
     left = budget
     for line, request in _by_turns(lines, order):
         costs = lines[line].requests[request]
-        taken = len(costs) if sum(costs) <= left else 0
-        if not turns and not taken:
+        taken, cost = len(costs), sum(costs)
+        if cost > left:
+            if turns:
+                continue
             taken = max(1, _fitting(costs, left))
-        if taken:
-            turns.append((line, request, taken))
-            left -= sum(costs[:taken])
-        if not together:
+            cost = sum(costs[:taken])
+        turns.append((line, request, taken))
+        had[line] = had.get(line, 0) + cost
+        left -= cost
+        if left <= 0 or not together:
             break
-    had = [sum(sum(lines[at].requests[request][:taken]) for at, request, taken in turns if at == n) for n in order]
-    for line, cost in zip(order, had, strict=True):
+    for line, cost in had.items():
         if line == first:
             owed[line] = max(0, owed[line] + cost - budget)
         elif owed[line]:
             owed[line] += cost
-    served = {line for line, _, _ in turns}
-    later = [line for line in order if line not in served] + [line for line in order if line in served]
+    later = [line for line in order if line not in had] + [line for line in order if line in had]
     return Packed(turns=tuple(turns), owed=tuple(owed), order=tuple(later))
 
 
@@ -81,9 +83,9 @@ def _whose_turn(lines: Sequence[Line], budget: int) -> tuple[int, list[int]]:
     raise AssertionError("somebody owes less than a turn")
 
 
-def _by_turns(lines: Sequence[Line], order: Sequence[int]) -> Sequence[tuple[int, int]]:
+def _by_turns(lines: Sequence[Line], order: Sequence[int]) -> Iterator[tuple[int, int]]:
     most = max(len(line.requests) for line in lines)
-    return [(line, request) for request in range(most) for line in order if request < len(lines[line].requests)]
+    return ((line, request) for request in range(most) for line in order if request < len(lines[line].requests))
 
 
 def _fitting(costs: Sequence[int], budget: int) -> int:

@@ -1,7 +1,7 @@
 """What front and engine say to each other, and how it travels.
 
-Place: between `engines` (the front's side) and `engine.process`. Each message is a SOCK_SEQPACKET packet with its kind
-and a memfd of a JSON head and raw blobs, so that neither packet size nor a pod's 64 MiB of /dev/shm bounds a picture.
+Place: between `engines` (the front's side) and `engine.process`. Each message is a packet of a JSON
+head and raw blobs on a SOCK_SEQPACKET socket; `packets` carries it.
 
 Must never: import torch or aiohttp, use pickle, or hold a decision.
 To the engine: Encode, Cancel, Probe, Stop. From it: Progress, then Hello or Refused; Promised, Encoded, Probed.
@@ -9,21 +9,17 @@ To the engine: Encode, Cancel, Probe, Stop. From it: Progress, then Hello or Ref
 
 from __future__ import annotations
 
-import array
-import mmap
-import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import pydantic
 from pydantic.dataclasses import dataclass as validated
 
+from encoder_server.engine import packets
 from encoder_server.engine.asides import Cancel, Progress
 from encoder_server.size import Size as Size
-
-_HEAD = 8  # bytes that say how long the JSON head is
 
 
 @validated(frozen=True, kw_only=True)
@@ -201,6 +197,18 @@ Message = Encode | Cancel | Probe | Stop | Progress | Hello | Refused | Promised
 _ANY: pydantic.TypeAdapter[Message] = pydantic.TypeAdapter(Annotated[Message, pydantic.Field(discriminator="kind")])
 
 
+T = TypeVar("T", Promise, Output, Failure)
+
+
+def numbered(told: T, index: int) -> T:
+    """Give what was told of an item as told of item `index`. Not by `replace`, which validates all of it once more."""
+    if told.index == index:
+        return told
+    same = object.__new__(type(told))
+    vars(same).update(vars(told), index=index)
+    return same
+
+
 class ConnectionLostError(Exception):
     """The other side is gone: its end of the socket is closed."""
 
@@ -215,36 +223,18 @@ class Received:
 
 def send(sock: socket.socket, message: Message, blobs: Sequence[bytes | memoryview] = ()) -> None:
     """Send `message` and `blobs` as one packet; raises ConnectionLostError when the other side is gone."""
-    head = _ANY.dump_json(message)
-    lengths = array.array("Q", [len(head), len(blobs), *(memoryview(blob).nbytes for blob in blobs)])
-    memory = os.memfd_create("encoderpool-message", os.MFD_CLOEXEC)
     try:
-        with open(memory, "wb", closefd=False) as file:
-            for part in (lengths.tobytes(), head, *blobs):
-                file.write(part)
-        socket.send_fds(sock, [message.kind.encode()], [memory])
+        packets.put(sock, [_ANY.dump_json(message), *blobs])
     except (BrokenPipeError, ConnectionResetError) as lost:
         raise ConnectionLostError from lost
-    finally:
-        os.close(memory)
 
 
 def receive(sock: socket.socket) -> Received:
     """Receive one message; raises ConnectionLostError at end of file and BlockingIOError as the socket does."""
     try:
-        packet, descriptors, _, _ = socket.recv_fds(sock, 64, 1)
+        parts = packets.take(sock)
     except ConnectionResetError as lost:
         raise ConnectionLostError from lost
-    if not packet or not descriptors:
+    if not parts:
         raise ConnectionLostError
-    with open(descriptors[0], "rb") as file:
-        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    count = int.from_bytes(view[_HEAD : 2 * _HEAD], "little")
-    places = (0, *range(2, 2 + count))
-    lengths = [int.from_bytes(view[at * _HEAD : (at + 1) * _HEAD], "little") for at in places]
-    start = (2 + count) * _HEAD
-    parts = []
-    for length in lengths:
-        parts.append(view[start : start + length])
-        start += length
     return Received(_ANY.validate_json(bytes(parts[0])), tuple(parts[1:]))

@@ -7,6 +7,7 @@ Must never: count tokens (the encoder reads them off the processor's output), or
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, SupportsIndex
@@ -146,16 +147,18 @@ def _sound(features: object) -> Features:
         raise LayoutError(f"an item's features are a {type(features).__name__}")
     if not isinstance(features.grid, Iterable):
         raise LayoutError(f"an item's grid is a {type(features.grid).__name__}")
-    tokens, grid = _whole(features.tokens), tuple(_whole(side) for side in features.grid)
+    tokens, grid = _whole(features.tokens), tuple(map(_whole, features.grid))
     if tokens < 1:
         raise LayoutError(f"{tokens} tokens are promised for an item")
     return replace(features, tokens=tokens, grid=grid)
 
 
-def _whole(value: object) -> int:
-    if not isinstance(value, SupportsIndex):
-        raise LayoutError(f"a promise holds a {type(value).__name__} in place of a whole number")
-    return value.__index__()
+def _whole(value: SupportsIndex) -> int:
+    """Give the number, by asking for it: to ask whether its class can tell takes half as long as a small decoding."""
+    try:
+        return int(operator.index(value))
+    except TypeError:
+        raise LayoutError(f"a promise holds a {type(value).__name__} in place of a whole number") from None
 
 
 def _failure(medium: Medium, fault: Fault, size: Size | None = None) -> Failure:

@@ -55,16 +55,21 @@ def linear(call: float, small: float, large: float) -> Callable[[int, int], floa
     return lambda smalls, larges: call + smalls * small + larges * large
 
 
-def test_the_more_a_call_costs_the_more_items_share_it() -> None:
-    budgets = [Timed(linear(call, 0.0001, 0.0016)).budget() for call in (0.0, 0.0002, 0.002)]
-    assert budgets[0] == 0
-    assert 0 < budgets[1] < budgets[2]
+def test_as_many_share_a_batch_as_nobody_notices_so_long_as_no_item_gets_dearer() -> None:
+    items = [Timed(linear(0.0, each, 16 * each)).budget() // 256**2 for each in (0.02, 0.002, 0.0002)]
+    assert items == sorted(set(items))
+    assert all(count * 16 * each <= budget.UNNOTICED for count, each in zip(items, (0.02, 0.002, 0.0002), strict=True))
 
 
-def test_a_batch_beyond_the_budget_would_gain_less_than_a_twentieth() -> None:
-    call, small = 0.001, 0.0002
-    items = Timed(linear(call, small, 16 * small)).budget() // 64**2
-    assert call + 2 * items * small > 2 * (call + items * small) * 0.9
+def test_what_gains_much_may_take_longer_than_nobody_notices() -> None:
+    dear = Timed(linear(0.15, 0.001, 0.016)).budget()
+    assert dear >= 2 * 64**2
+    assert Timed(linear(0.0, 0.15, 0.15)).budget() == 0
+
+
+def test_a_batch_is_not_doubled_where_an_item_gets_dearer() -> None:
+    found = Timed(lambda smalls, larges: 0.0001 * max(smalls, smalls**2 / 8) + 0.01 * larges**2).budget()
+    assert 0 < found <= 16 * 64**2
 
 
 @pytest.mark.parametrize("most", [0, 100_000, BATCH_BUDGET])

@@ -214,18 +214,43 @@ def test_what_is_no_rows_costs_its_item_and_not_the_engine(
 
 
 class Poisoned(Qwen25VLEncoder):
-    """Puts a value that is not finite into the second item."""
+    """Has `poison` done to the second item's rows."""
+
+    poison: Callable[[torch.Tensor], torch.Tensor]
 
     def encode(self, features: Sequence[Features]) -> list[torch.Tensor]:
-        rows = [part.clone() for part in super().encode(features)]
-        rows[-1][0, 3] = float("nan")
+        *rows, last = (part.clone() for part in super().encode(features))
+        return [*rows, type(self).poison(last)]
+
+
+def _with(*values: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    def poison(rows: torch.Tensor) -> torch.Tensor:
+        for at, value in enumerate(values):
+            rows[at, 3] = value
         return rows
 
+    return poison
 
-def test_values_that_are_not_finite_are_told_for_the_item_that_has_them(checkpoint: Path) -> None:
+
+@pytest.mark.parametrize(
+    ("poison", "finite"),
+    [
+        (_with(float("nan")), False),
+        (_with(float("inf")), False),
+        (_with(float("inf"), float("-inf")), False),
+        (lambda rows: torch.full_like(rows, 60_000.0, dtype=torch.float16), True),
+        (lambda rows: torch.full_like(rows, 1e38), True),
+        (lambda rows: torch.ones_like(rows, dtype=torch.int32), True),
+    ],
+    ids=["nan", "inf", "inf and -inf", "a sum beyond float16", "a sum beyond float32", "whole numbers"],
+)
+def test_values_that_are_not_finite_are_told_for_the_item_that_has_them(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, poison: Callable[[torch.Tensor], torch.Tensor], finite: bool
+) -> None:
+    monkeypatch.setattr(Poisoned, "poison", staticmethod(poison), raising=False)
     pipeline = pipeline_of(checkpoint, Poisoned)
     embeddings, _ = pipeline.encode(prepare(pipeline, picture(56, 56), picture(84, 84)))
-    assert [embedding.finite for embedding in embeddings] == [True, False]
+    assert [embedding.finite for embedding in embeddings] == [True, finite]
 
 
 def test_half_precision_rows_are_sent_as_they_are(checkpoint: Path, pipeline: Pipeline) -> None:

@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import Any
 
 WIDTH = 64
+INLINE_BYTES = 96 * 1024  # As `engine.packets` has it.
 LATE = {
     "layout": ("layout", "position ids do not match"),
     "no-memory": ("out_of_memory", "out of memory in the model"),
@@ -59,31 +60,36 @@ def main() -> None:
 
 def send(sock: socket.socket, kind: str, fields: Fields, blobs: Sequence[bytes] = ()) -> None:
     head = json.dumps({"kind": kind, **fields}).encode()
-    lengths = array.array("Q", [len(head), len(blobs), *map(len, blobs)])
-    memory = os.memfd_create("stand-in")
-    with open(memory, "wb") as file:
-        file.write(b"".join((lengths.tobytes(), head, *blobs)))
-        file.flush()
-        try:
-            socket.send_fds(sock, [kind.encode()], [memory])
-        except (BrokenPipeError, ConnectionResetError):
-            sys.exit(0)
+    lengths = array.array("Q", [1 + len(blobs), len(head), *map(len, blobs)])
+    data = b"".join((lengths.tobytes(), head, *blobs))
+    try:
+        if len(data) <= INLINE_BYTES:
+            sock.send(data)
+            return
+        memory = os.memfd_create("stand-in")
+        with open(memory, "wb") as file:
+            file.write(data)
+            file.flush()
+            socket.send_fds(sock, [b"memory"], [memory])
+    except (BrokenPipeError, ConnectionResetError):
+        sys.exit(0)
 
 
 def receive(sock: socket.socket) -> tuple[Fields, list[bytes]]:
     """The next message and its blobs; leaves when the server is gone."""
     try:
-        packet, descriptors, _, _ = socket.recv_fds(sock, 64, 1)
+        data, descriptors, _, _ = socket.recv_fds(sock, INLINE_BYTES, 1)
     except ConnectionResetError:
         sys.exit(0)
-    if not packet:
+    if not data:
         sys.exit(0)
-    with open(descriptors[0], "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
-        data = bytes(memory)
-    head, count = struct.unpack_from("<2Q", data)
-    start = 16 + 8 * count
+    for descriptor in descriptors:
+        with open(descriptor, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as memory:
+            data = bytes(memory)
+    (count,) = struct.unpack_from("<Q", data)
+    start = 8 + 8 * count
     parts = []
-    for length in (head, *struct.unpack_from(f"<{count}Q", data, 16)):
+    for length in struct.unpack_from(f"<{count}Q", data, 8):
         parts.append(data[start : start + length])
         start += length
     return json.loads(parts[0]), parts[1:]
