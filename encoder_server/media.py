@@ -16,6 +16,7 @@ import binascii
 import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import blake3
 
@@ -46,8 +47,7 @@ class Medium:
     fps: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Body:
+class Body(NamedTuple):
     """A request's body as it came."""
 
     content_type: str | None

@@ -7,7 +7,8 @@ did not pass, or leave a request without a definite end by its deadline.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -75,59 +76,63 @@ class Pipeline:
         permit = call.held.take(self.admission.admit(call.most_bytes, self.limits.deadline_seconds, call.caller))
         with call.trail.stage("total"):
             form = wire.negotiate(call.accept)
-            body = self._here(call, permit) or await self._receive(call, permit)
-            known = None if form is wire.Form.MULTIPART else self._known(call, body)
+            body = await self._receive(call, permit)
+            items = await self._take(call, body, permit)
+            del body  # Held on to, each medium would be there twice.
+            known = None if form is wire.Form.MULTIPART else self._known(call, items)
             if known is not None:
                 return at_once(form, known, self._origin(call))
-            try:
-                async with asyncio.timeout_at(permit.deadline):
-                    measured, origin = self._measured(), self._origin(call)
-                    items = await self._take(call, body, permit, measured)
-                    del body  # Held on to, each medium would be there twice.
-                    with await self._recall(call, items, measured, origin, permit) as encoding:
-                        await self._promise(call, form, encoding, measured)
-                        passed = await self._encode(call, encoding, measured)
-                    with call.trail.stage("deliver"):
-                        return await deliver(form, passed, origin)
-            except TimeoutError:
-                seconds = f"{self.limits.deadline_seconds:g} s"
-                raise PromiseTimeoutError(f"the request was not encoded by its deadline ({seconds})") from None
+            async with self._in_time(permit):
+                measured, origin = self._measured(), self._origin(call)
+                with await self._recall(call, items, measured, origin, permit) as encoding:
+                    await self._promise(call, form, encoding, measured)
+                    passed = await self._encode(call, encoding, measured)
+                with call.trail.stage("deliver"):
+                    return await deliver(form, passed, origin)
 
-    def _here(self, call: Call, permit: Permit) -> media.Body | None:
-        """Return the body where it has come already."""
-        data = call.body.here()
-        if data is None:
-            return None
+    @asynccontextmanager
+    async def _in_time(self, permit: Permit) -> AsyncIterator[None]:
+        """Wait no longer than the request's deadline; a timer, so only around what may be waited for."""
+        try:
+            async with asyncio.timeout_at(permit.deadline):
+                yield
+        except TimeoutError:
+            seconds = f"{self.limits.deadline_seconds:g} s"
+            raise PromiseTimeoutError(f"the request was not encoded by its deadline ({seconds})") from None
+
+    async def _receive(self, call: Call, permit: Permit) -> media.Body:
+        with call.trail.stage("body"):
+            data = call.body.here()
+            if data is None:
+                data = await self._read(call, permit)
         permit.resize(len(data))
         return media.Body(content_type=call.content_type, data=data)
 
-    def _known(self, call: Call, body: media.Body) -> Passed | None:
+    async def _read(self, call: Call, permit: Permit) -> bytes:
+        try:
+            async with asyncio.timeout_at(permit.deadline):
+                return await call.body.read()
+        except TimeoutError:  # A body that dribbles in is its caller's fault.
+            seconds = f"{self.limits.deadline_seconds:g} s"
+            raise RequestTimeoutError(f"body: it had not come whole by the deadline ({seconds})") from None
+
+    async def _take(self, call: Call, body: media.Body, permit: Permit) -> Sequence[Medium]:
+        declared = self._measured().declared
+        with call.trail.stage("media"):
+            items = self.intake.at_once(body, declared)
+            if items is not None:
+                return items
+            async with self._in_time(permit):
+                return await self.intake.take(body, declared, permit)
+
+    def _known(self, call: Call, items: Sequence[Medium]) -> Passed | None:
         """Return the rows of what was encoded before; None where anything is to be waited for, be it a thread."""
-        measured = self._measured()
-        items = self.intake.at_once(body, measured.declared)
-        if items is None:
-            return None
         with call.trail.stage("cache"):
-            passed = self.recall.known(items, measured, self.replica.fingerprint or "", self.revision)
+            passed = self.recall.known(items, self._measured(), self.replica.fingerprint or "", self.revision)
         if passed is not None:
             call.trail.found(items=len(items), cached=len(items))
             call.trail.promised(tokens=sum(rows.promise.tokens for rows in passed.rows), taken_at=None)
         return passed
-
-    async def _receive(self, call: Call, permit: Permit) -> media.Body:
-        try:
-            async with asyncio.timeout_at(permit.deadline):
-                with call.trail.stage("body"):
-                    data = await call.body.read()
-        except TimeoutError:  # A body that dribbles in is its caller's fault.
-            seconds = f"{self.limits.deadline_seconds:g} s"
-            raise RequestTimeoutError(f"body: it had not come whole by the deadline ({seconds})") from None
-        permit.resize(len(data))
-        return media.Body(content_type=call.content_type, data=data)
-
-    async def _take(self, call: Call, body: media.Body, permit: Permit, measured: Measured) -> Sequence[Medium]:
-        with call.trail.stage("media"):
-            return await self.intake.take(body, measured.declared, permit)
 
     async def _recall(
         self, call: Call, items: Sequence[Medium], measured: Measured, origin: wire.Origin, permit: Permit

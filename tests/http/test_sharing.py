@@ -141,7 +141,7 @@ LIES: dict[str, Callable[[str, bytes, bytes], bytes]] = {
     "cut short": lambda key, value, other: value[:-4],
     "longer": lambda key, value, other: value + b"\0" * 4,
     "another item's": lambda key, value, other: other,
-    "another layout's": lambda key, value, other: b"EPC2" + value[4:],
+    "another layout's": lambda key, value, other: b"EPC1" + value[4:],
     "no entry": lambda key, value, other: b"\x80\x04pickled",
     "a huge head": lambda key, value, other: value[:4] + b"\xff" * 4 + value[8:],
     "huge rows": lambda key, value, other: value[:8] + b"\xff" * 8 + value[16:],
