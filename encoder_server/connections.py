@@ -18,9 +18,10 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from encoder_server import errors, wire
-from encoder_server.reply import SERVER
 
 _LOG = logging.getLogger(__name__)
+SERVER = "encoder-server"
+"""What every answer says that it is from."""
 _NAME = {"Server": SERVER}
 
 
