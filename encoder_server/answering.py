@@ -45,7 +45,7 @@ class Answering:
                 answer = await self._write(request, answer)
             return answer
         except (asyncio.CancelledError, ConnectionError):
-            trail.code = "cancelled"
+            trail.code, answer = "cancelled", None
             raise
         finally:
             held.release()
