@@ -230,7 +230,8 @@ def send(sock: socket.socket, message: Message, blobs: Sequence[bytes | memoryvi
 
 
 def receive(sock: socket.socket) -> Received:
-    """Receive one message; raises ConnectionLostError at end of file and BlockingIOError as the socket does."""
+    """Receive one message; raises ConnectionLostError at end of file, BlockingIOError as the socket does, and
+    ValueError for what is no message."""
     try:
         parts = packets.take(sock)
     except ConnectionResetError as lost:
