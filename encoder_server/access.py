@@ -1,7 +1,7 @@
 """Access: one line of the log for every request, and its spans, once its answer is written.
 
-Place: first and last in `app`'s way of answering; it takes or makes the request's id. Must never: write anything of a
-caller's but ids that were validated, or change an answer.
+Place: called by `answering`, first and last for each request; it takes or makes the request's id. Must never: write
+anything of a caller's but ids that were validated, or change an answer.
 """
 
 from __future__ import annotations

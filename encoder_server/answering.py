@@ -45,7 +45,7 @@ class Answering:
                 answer = await self._write(request, answer)
             return answer
         except (asyncio.CancelledError, ConnectionError):
-            trail.code = "cancelled"
+            trail.code, answer = "cancelled", None
             raise
         finally:
             held.release()
@@ -64,7 +64,7 @@ class Answering:
                     await request.writer.drain()
                     return answer
                 answer.headers[keys.REQUEST_ID_HEADER] = request[keys.REQUEST_ID]
-                if routes.is_last(self._app):
+                if routes.must_close(self._app):
                     answer.force_close()
                 await answer.prepare(request)
                 await answer.write_eof()

@@ -18,7 +18,7 @@ from encoder_server import background, keys, routes
 from encoder_server.admission import Admission
 from encoder_server.answering import Answering
 from encoder_server.batcher import Batcher
-from encoder_server.connections import Connections, Runner, make_room
+from encoder_server.connections import Connections, Runner, raise_file_limit
 from encoder_server.engines import Engines
 from encoder_server.evidence import Evidence
 from encoder_server.fetch import fetching
@@ -79,7 +79,7 @@ def serve(settings: Settings, engine_command: Sequence[str]) -> int:
 
     Raises ListenError where the address cannot be listened on.
     """
-    make_room()
+    raise_file_limit()
     asyncio.run(_serve(settings, engine_command))
     return 0
 

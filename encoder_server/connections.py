@@ -1,8 +1,8 @@
 """Connections: how many there are, which of them carry a request, and what is answered where none could be read.
 
-Place: around every request in `app`. A connection on which no whole head comes is closed by the web framework's own
-clock (`--idle-seconds`). Must never: cut a connection in the middle of an answer that is read, or
-let the web framework answer in its own words, which quote the caller's bytes.
+Place: told of connections by the web framework, of requests by `answering`. A connection on which no whole head comes
+is closed by the web framework's own clock (`--idle-seconds`). Must never: cut a connection in the middle of an answer
+that is read, or let the web framework answer in its own words, which quote the caller's bytes.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from encoder_server import errors, wire
-from encoder_server.reply import SERVER
 
 _LOG = logging.getLogger(__name__)
+SERVER = "encoder-server"
+"""What every answer says that it is from."""
 _NAME = {"Server": SERVER}
 
 
-def make_room() -> None:
-    """Let this process open as many files as it may: a system's first offer (1024) is less than a crowd takes, and
-    where there are none left, what an engine sends cannot be received, so that it is lost."""
+def raise_file_limit() -> None:
+    """Let this process open as many files as its hard limit says: the soft one (often 1024) is less than a crowd takes,
+    and where there are none left, what an engine sends cannot be received, so that it is lost."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 

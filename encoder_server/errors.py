@@ -1,6 +1,6 @@
 """Every way in which a request can fail, with its code, status and log level: the one error table.
 
-Place: raised by every stage, turned into an answer by `app` alone. Must never: carry a library's text, a
+Place: raised by every stage, turned into an answer by `answering` alone. Must never: carry a library's text, a
 payload, a path or a traceback, because all of it reaches the caller.
 
     EncoderServerError

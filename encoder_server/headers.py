@@ -1,6 +1,7 @@
 """Headers: what the headers of media said, by content, so that a medium that comes again is not opened again.
 
-Place: beside `media`, which opens what is not known. Its limits are a server's own, so what was within them stays so.
+Place: beside `media`, which opens what is not known. Limits are a server's own and its encoder's, so what was within
+them stays so.
 Must never: keep content, or the name that a caller gives to it.
 """
 

@@ -1,6 +1,6 @@
 """Keys: under which an app holds its parts.
 
-Place: between `app`, which fills them, and `routes`. Must never: hold a value.
+Place: between `app`, which fills them, and `routes` and `answering`, which read them. Must never: hold a value.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Media: from a request's items to bytes that an engine may decode, within limits read from the header.
 
-Place: after admission, before the engine. Blocking: `intake` calls it in a thread.
+Place: after admission, before the engine. Blocking for as long as headers take to be read: `intake` calls it in a
+thread, but where they are known.
 
 What a header says is read by Pillow for a picture (`pictures`), byte by byte for a sound (`sounds`), and for a video
 file not at all but for its container (`clips`): the parsers of video and audio are native code, and the engine is the

@@ -77,15 +77,15 @@ class Pipeline:
         with call.trail.stage("total"):
             form = wire.negotiate(call.accept)
             body = await self._receive(call, permit)
-            items = await self._take(call, body, permit)
+            measured, origin = self._measured(), self._origin(call)
+            items = await self._take(call, body, measured, permit)
             del body  # Held on to, each medium would be there twice.
-            known = None if form is wire.Form.MULTIPART else self._known(call, items)
+            known = None if form is wire.Form.MULTIPART else self._known(call, items, measured, origin)
             if known is not None:
-                return at_once(form, known, self._origin(call))
+                return at_once(form, known, origin)
             async with self._in_time(permit):
-                measured, origin = self._measured(), self._origin(call)
                 with await self._recall(call, items, measured, origin, permit) as encoding:
-                    await self._promise(call, form, encoding, measured)
+                    await self._promise(call, form, encoding, measured, origin)
                     passed = await self._encode(call, encoding, measured)
                 with call.trail.stage("deliver"):
                     return await deliver(form, passed, origin)
@@ -116,22 +116,23 @@ class Pipeline:
             seconds = f"{self.limits.deadline_seconds:g} s"
             raise RequestTimeoutError(f"body: it had not come whole by the deadline ({seconds})") from None
 
-    async def _take(self, call: Call, body: media.Body, permit: Permit) -> Sequence[Medium]:
-        declared = self._measured().declared
+    async def _take(self, call: Call, body: media.Body, measured: Measured, permit: Permit) -> Sequence[Medium]:
         with call.trail.stage("media"):
-            items = self.intake.at_once(body, declared)
+            items = self.intake.at_once(body, measured.declared)
             if items is not None:
                 return items
             async with self._in_time(permit):
-                return await self.intake.take(body, declared, permit)
+                return await self.intake.take(body, measured.declared, permit)
 
-    def _known(self, call: Call, items: Sequence[Medium]) -> Passed | None:
+    def _known(self, call: Call, items: Sequence[Medium], measured: Measured, origin: wire.Origin) -> Passed | None:
         """Return the rows of what was encoded before; None where anything is to be waited for, be it a thread."""
-        with call.trail.stage("cache"):
-            passed = self.recall.known(items, self._measured(), self.replica.fingerprint or "", self.revision)
-        if passed is not None:
-            call.trail.found(items=len(items), cached=len(items))
-            call.trail.promised(tokens=sum(rows.promise.tokens for rows in passed.rows), taken_at=None)
+        with call.trail.stage("cache") as timing:
+            passed = self.recall.known(items, measured, origin.fingerprint, origin.revision)
+            if passed is None:
+                timing.drop()  # What `_recall` takes is the stage's time.
+                return None
+        call.trail.found(items=len(items), cached=len(items))
+        call.trail.promised(tokens=sum(rows.promise.tokens for rows in passed.rows), taken_at=None)
         return passed
 
     async def _recall(
@@ -144,7 +145,9 @@ class Pipeline:
         call.trail.found(items=len(items), cached=len(encoding.recalled))
         return encoding
 
-    async def _promise(self, call: Call, form: wire.Form, encoding: Encoding, measured: Measured) -> None:
+    async def _promise(
+        self, call: Call, form: wire.Form, encoding: Encoding, measured: Measured, origin: wire.Origin
+    ) -> None:
         """Wait for every promise; an item that gets none fails the request here, before anything is promised."""
         with call.trail.stage("promise"):
             promises, without = await encoding.promised()
@@ -153,7 +156,7 @@ class Pipeline:
             await self._check(call, without, measured)
             raise InternalError("an item got no promise")
         if form is wire.Form.MULTIPART:
-            await call.tell(wire.render_promises(promises, self._origin(call)))
+            await call.tell(wire.render_promises(promises, origin))
 
     async def _encode(self, call: Call, encoding: Encoding, measured: Measured) -> Passed:
         with call.trail.stage("encode"):

@@ -1,8 +1,8 @@
 """A reply: the whole answer to a request that went well, head and body in one piece, handed to the connection at once.
 
-Place: made by `routes` for POST /v1/encode, sent by `app`. The framework's own response
-gathers its headers in a dictionary, checks and serialises them, and writes them apart from the body: a third of what
-it takes to answer a request whose rows are known. What is written here is fixed but for lengths, ids and the time.
+Place: made by `routes` for POST /v1/encode, sent by `answering`. The framework's own response gathers its headers in a
+dictionary, checks and serialises them, and writes them apart from the body, which is felt where a request's rows are
+known. What is written here is fixed but for lengths, ids and the time.
 Must never: be made for a status, a header or a protocol version that is not the common one: `fits` says for whom.
 """
 
@@ -15,7 +15,9 @@ import time
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
-SERVER = "encoder-server"
+from encoder_server.connections import SERVER
+from encoder_server.keys import REQUEST_ID_HEADER
+
 _LARGE = 64 * 1024  # To copy so much costs as much as another write.
 
 
@@ -45,7 +47,7 @@ class Reply(web.StreamResponse):
         pieces, length = self._pieces, sum(map(len, self._pieces))
         head = (
             f"HTTP/1.1 200 OK\r\nContent-Type: {self._type}\r\nContent-Length: {length}\r\n"
-            f"X-Request-Id: {self._id}\r\nServer: {SERVER}\r\nDate: {_date(int(time.time()))}\r\n\r\n"
+            f"{REQUEST_ID_HEADER}: {self._id}\r\nServer: {SERVER}\r\nDate: {_date(int(time.time()))}\r\n\r\n"
         ).encode()
         if length <= _LARGE:
             transport.write(b"".join((head, *pieces)))

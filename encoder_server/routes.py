@@ -66,12 +66,12 @@ async def _encode(request: web.Request) -> web.StreamResponse:
         app[keys.METRICS].requests.add((code,))
     if stream.opened:
         return await stream.finish(answer.content_type, b"".join(answer.body))
-    if Reply.fits(request) and not is_last(app):
+    if Reply.fits(request) and not must_close(app):
         return Reply(answer.body, answer.content_type, request[keys.REQUEST_ID])
     return web.Response(body=b"".join(answer.body), content_type=answer.content_type)
 
 
-def is_last(app: web.Application) -> bool:
+def must_close(app: web.Application) -> bool:
     """Return whether a connection is closed after its answer, so that its caller goes elsewhere."""
     return app[keys.REPLICA].standing.state is not State.READY or app[keys.CONNECTIONS].crowded is not None
 

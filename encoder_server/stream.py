@@ -1,6 +1,6 @@
 """A stream: an answer whose first part, the promises, is sent before the model runs.
 
-Place: opened by `routes` when the pipeline has the promises; ended with the rows, or by `app` with the error.
+Place: opened by `routes` when the pipeline has the promises; ended with the rows, or by `answering` with the error.
 Must never: be opened before the request was validated, or be left without its second part.
 """
 

@@ -1,8 +1,8 @@
 """Tallies: counters and histograms that cost next to nothing to write, shown by the library like its own.
 
 Place: below `metrics`, for the families that are written several times for each request: the library's own take a lock
-for every value, and a look-up for every label, which together cost more than the request. Written on the event loop
-alone, so that none is needed.
+for every value and a look-up for every label, which is felt where a request's rows are known. Written on the event loop
+alone, so that no lock is needed.
 Must never: be written from a thread, or leave a combination absent that was started.
 """
 

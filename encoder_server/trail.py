@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from encoder_server.errors import EncoderServerError
 from encoder_server.metrics import Metrics
@@ -31,17 +31,23 @@ class Timing:
     __slots__ = ("_name", "_start", "_trail")
 
     def __init__(self, trail: Trail, name: str) -> None:
-        self._trail = trail
+        self._trail: Trail | None = trail
         self._name = name
         self._start = 0.0
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._start = _clock()
+        return self
+
+    def drop(self) -> None:
+        """Tell nobody of it: the stage is begun again."""
+        self._trail = None
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._trail.passed(self._name, self._start, _clock())
+        if self._trail is not None:
+            self._trail.passed(self._name, self._start, _clock())
 
 
 class Trail:

@@ -4,13 +4,13 @@ Place: measured by `process` once the encoder is warm, for the front to pack by;
 differ from start to start.
 
 The rule: pictures of a size are run alone, two, four, eight of them together and so on, round after round; of each
-count the fastest run counts, and to it what a batch costs front and engine around the model. A batch is doubled as long
-as that makes an item cheaper by a twentieth, up to the batch that takes `LONGEST` (who comes alone waits at most so
-long for mates); and as long as it makes no item dearer, up to `UNNOTICED`: large batches have other advantages (fewer
-turns of the front, fewer messages), and nobody feels such a wait. A batch of which one item takes longer than that is
-thus shared only where much is gained. Of the two sizes that are tried, the larger budget. Where so many large pictures
-take longer than `LONGEST`, or than one after the other, it is halved; where they take more than `MOST_BYTES` of memory,
-small ones alone share.
+count the fastest run counts, and to it is added an estimate of what a batch costs around the model. A batch is doubled
+as long as that makes an item cheaper by a twentieth, up to the batch that takes `LONGEST` (who comes alone waits at
+most so long for mates); and as long as it makes no item dearer, up to `UNNOTICED`: large batches have other advantages
+(fewer turns of the front, fewer messages), and nobody feels such a wait. A batch of which one item takes longer than
+that is thus shared only where much is gained. Of the two sizes that are tried, the larger budget. Where so many large
+pictures take longer than `LONGEST`, or than one after the other, it is halved; where they take more than `MOST_BYTES`
+of memory, small ones alone share.
 
 Must never: work for longer than `SECONDS` (or take `MOST_SECONDS`, on a busy machine) and one run, let a busy machine
 decide (times are of the processor where it is the device), or be asked for while a batch is under way.
@@ -43,7 +43,7 @@ _SMALL, _LARGE = 64, 256
 _MOST_TOGETHER = 64
 _MOST_LARGE = 16
 _ROUNDS = 3
-_AROUND = 0.0005  # Packing, two messages each way, and the turns of the front: measured at 0.3 to 0.7 ms a batch.
+_AROUND = 0.0005  # An estimate: packing, two messages each way and the turns of the front, none of which is run here.
 _CHEAPER = 0.95
 _NOISE = 1.05
 _SLACK = 1.1

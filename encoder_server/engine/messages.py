@@ -1,7 +1,7 @@
 """What front and engine say to each other, and how it travels.
 
-Place: between `engines` (the front's side) and `engine.process`. Each message is a packet of a JSON
-head and raw blobs on a SOCK_SEQPACKET socket; `packets` carries it.
+Place: between `engines` (the front's side) and `engine.process`. Each message is a packet of a JSON head and raw
+blobs on a SOCK_SEQPACKET socket; `packets` carries it.
 
 Must never: import torch or aiohttp, use pickle, or hold a decision.
 To the engine: Encode, Cancel, Probe, Stop. From it: Progress, then Hello or Refused; Promised, Encoded, Probed.
@@ -230,7 +230,8 @@ def send(sock: socket.socket, message: Message, blobs: Sequence[bytes | memoryvi
 
 
 def receive(sock: socket.socket) -> Received:
-    """Receive one message; raises ConnectionLostError at end of file and BlockingIOError as the socket does."""
+    """Receive one message; raises ConnectionLostError at end of file, BlockingIOError as the socket does, and
+    ValueError for what is no message."""
     try:
         parts = packets.take(sock)
     except ConnectionResetError as lost:

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from encoder_server import tracing
+from encoder_server import metrics, tracing
 from tests.http.test_engine_faults import open_gate
 from tests.http.under_test import Checkpoint, Start, items, serving, until
 
@@ -31,6 +31,15 @@ def lines(caplog: pytest.LogCaptureFixture, path: str = "/v1/encode") -> list[An
 @pytest.fixture(autouse=True)
 def every_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "encoder_server")
+
+
+async def test_each_stage_is_timed_once_for_each_request_that_comes_to_it(start: Start) -> None:
+    server = await start("--cache-bytes=1000000")
+    for _ in range(2):
+        await server.encode(items((56, 56)))
+    timed = {stage: await server.metric("encoder_stage_seconds_count", stage=stage) for stage in metrics.STAGES}
+    short = {"body", "media", "cache", "total"}  # What is known comes to these alone.
+    assert timed == {stage: 2.0 if stage in short else 1.0 for stage in metrics.STAGES}
 
 
 async def test_each_request_has_one_line_with_what_it_was_and_cost(
