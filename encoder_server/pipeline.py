@@ -127,8 +127,10 @@ class Pipeline:
 
     def _known(self, call: Call, items: Sequence[Medium]) -> Passed | None:
         """Return the rows of what was encoded before; None where anything is to be waited for, be it a thread."""
-        with call.trail.stage("cache"):
+        with call.trail.stage("cache") as timing:
             passed = self.recall.known(items, self._measured(), self.replica.fingerprint or "", self.revision)
+            if passed is None:
+                timing.forget()
         if passed is not None:
             call.trail.found(items=len(items), cached=len(items))
             call.trail.promised(tokens=sum(rows.promise.tokens for rows in passed.rows), taken_at=None)

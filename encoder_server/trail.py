@@ -35,13 +35,19 @@ class Timing:
         self._name = name
         self._start = 0.0
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Timing:
         self._start = _clock()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._trail.passed(self._name, self._start, _clock())
+        if self._name:
+            self._trail.passed(self._name, self._start, _clock())
+
+    def forget(self) -> None:
+        """Tell nothing of it: it comes to nothing, and is begun again."""
+        self._name = ""
 
 
 class Trail:
