@@ -8,7 +8,6 @@ Must never: hold logic of a stage, or leave a request without an answer, a line 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -77,12 +76,16 @@ class Answering:
 
 
 async def _end(stream: Stream, answer: web.StreamResponse) -> None:
-    """End an answer whose promises were sent; `answer` is the stream's own, or the error that came after them."""
-    # A caller who left while it was written needs no answer, and there is nobody else to tell.
-    with contextlib.suppress(ConnectionError):
+    """End an answer whose promises were sent; `answer` has the rows, or is the error that came after the promises."""
+    failed = answer.status >= 400
+    try:
         if isinstance(answer, web.Response) and isinstance(answer.body, bytes):
-            await stream.finish(answer.content_type, answer.body, answer.status)
+            await stream.finish(answer.content_type, answer.body, answer.status if failed else None)
         await stream.response.write_eof()
+    except ConnectionError:
+        # Of a caller who left before an error was written, the error is what is told.
+        if not failed:
+            raise
 
 
 async def _handle(request: web.Request, handler: Handler) -> web.StreamResponse:

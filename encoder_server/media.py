@@ -29,6 +29,7 @@ from encoder_server.size import Size
 from encoder_server.wire import EncodeItem, parse
 
 _LONGEST_DATA_URL_HEAD = 256
+_MOST_COMMAS = 64  # Of one item beside its frames: between its fields, and in a URL.
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,11 @@ def read(body: Body, limits: Limits) -> Sequence[EncodeItem | Part]:
     """Return the items of a request's body, none of them opened; raises BadRequestError or LimitExceededError."""
     if multipart.is_form(body.content_type):
         return multipart.read_form(body.content_type or "", body.data, limits.max_items)
+    # What a parser keeps of each wrong field, and of what they hold, is a hundred times as large as it is in the body.
+    if body.data.count(b",") > limits.max_items * (limits.max_frames + _MOST_COMMAS):
+        raise LimitExceededError(
+            f"items: more fields than {limits.max_items} items of {limits.max_frames} frames have, the limits"
+        )
     return parse(body.data, limits.max_items).items
 
 

@@ -18,6 +18,8 @@ FORM = "multipart/form-data"
 ITEM = "item"
 EXPECTED_TOKENS = "Expected-Tokens"
 _LONGEST_HEAD = 4096
+# Lines, or parameters: the library's time for them grows with their square.
+_MOST_IN_HEAD = 64
 _BLANK = b"\r\n\r\n"
 _LONGEST_BOUNDARY = 70
 # What curl and browsers send for a file whose kind they do not know, or were told nothing of.
@@ -90,7 +92,8 @@ def _behind(body: bytes, delimiter: bytes, start: int) -> int:
 
 def _part(body: bytes, start: int, end: int, index: int) -> Part:
     blank = body.find(_BLANK, start, end)
-    if blank < 0 or blank - start > _LONGEST_HEAD:
+    many = blank >= 0 and max(body.count(sign, start, blank) for sign in (b"\n", b";")) > _MOST_IN_HEAD
+    if blank < 0 or blank - start > _LONGEST_HEAD or many:
         raise BadRequestError(f"items[{index}]: the part has no end of its headers, or too many").of_item(index)
     try:
         modality, expected_tokens = _head(body[start:blank])
@@ -107,6 +110,8 @@ class _WrongHeadError(Exception):
 # same few again and again.
 @functools.lru_cache(256)
 def _boundary(content_type: str) -> str:
+    if content_type.count(";") > _MOST_IN_HEAD:
+        return ""
     stated = email.message.Message()
     stated["Content-Type"] = content_type.replace("\r", " ").replace("\n", " ")
     return _read(stated.get_boundary, "")

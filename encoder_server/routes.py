@@ -64,9 +64,7 @@ async def _encode(request: web.Request) -> web.StreamResponse:
         raise
     finally:
         app[keys.METRICS].requests.add((code,))
-    if stream.opened:
-        return await stream.finish(answer.content_type, b"".join(answer.body))
-    if Reply.fits(request) and not must_close(app):
+    if not stream.opened and Reply.fits(request) and not must_close(app):
         return Reply(answer.body, answer.content_type, request[keys.REQUEST_ID])
     return web.Response(body=b"".join(answer.body), content_type=answer.content_type)
 

@@ -45,11 +45,10 @@ class Stream:
         await self.response.prepare(self._request)
         await self.response.write(render_part(self._boundary, wire.JSON, promises))
 
-    async def finish(self, content_type: str, body: bytes, status: int | None = None) -> web.StreamResponse:
+    async def finish(self, content_type: str, body: bytes, status: int | None = None) -> None:
         """Send the second part; `status` is that of an error."""
         await self.response.write(render_part(self._boundary, content_type, body, status))
         await self.response.write(render_end(self._boundary))
-        return self.response
 
 
 STREAM = web.RequestKey("stream", Stream)

@@ -60,7 +60,7 @@ class EncodeItem(pydantic.BaseModel):
     modality: str = pydantic.Field(min_length=1, max_length=_LONGEST_MODALITY)
     data: str | None = None
     url: str | None = None
-    frames: list[str] | None = pydantic.Field(default=None, min_length=1)
+    frames: list[str] | None = pydantic.Field(default=None, min_length=1, fail_fast=True)
     fps: float | None = pydantic.Field(default=None, ge=LEAST_FPS, le=MOST_FPS)
     expected_tokens: int | None = pydantic.Field(default=None, ge=0, le=_MOST_TOKENS)
 
@@ -80,7 +80,7 @@ class EncodeRequest(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    items: list[EncodeItem] = pydantic.Field(min_length=1, max_length=_MOST_ITEMS)
+    items: list[EncodeItem] = pydantic.Field(min_length=1, max_length=_MOST_ITEMS, fail_fast=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ _ANY_PIXELS = 2**22
 _FASTEST = 1000
 _SAME_RATE = 0.05
 _VP8_SHOWN = 0x10
+_MOST_TIMES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +65,15 @@ def survey(content: bytes, container: str, bounds: Bounds) -> Count:
 
     An estimate: some packets are no frame that is shown. Those that say so themselves are left out.
     """
-    shown, first, last = 0, None, None
+    shown, size, first, last = 0, 0, None, None
     with opened(content, container, bounds) as (file, stream):
         codec = stream.codec_context.codec.name
         for packets, packet in enumerate((each for each in file.demux(stream) if each.size), start=1):
             limit_work(stream.width, stream.height, packets, bounds)
+            # A table may name the same bytes again and again: a small file is then read for hours.
+            size += packet.size
+            if size > _MOST_TIMES * len(content):
+                raise BadMediaError("the video is damaged: its packets have more bytes than it has")
             if codec == "mjpeg" and scans.too_many(bytes(packet)):
                 raise BadMediaError(f"a frame is a JPEG of more than {scans.MOST} scans, the limit")
             if packet.is_discard or (codec == "vp8" and not memoryview(packet)[0] & _VP8_SHOWN):

@@ -306,3 +306,8 @@ def test_frames_may_be_wanted_in_any_order_and_again(monkeypatch: pytest.MonkeyP
     ((given,),) = encoder.calls
     assert isinstance(given, Clip)
     assert numpy.array_equal(given.frames, decode_clip(content, bounds=DEFAULTS).frames[[5, 2, 5, 11]])
+
+
+def test_a_file_that_names_the_same_bytes_again_and_again_is_not_read_so_often() -> None:
+    with pytest.raises(BadMediaError, match="more bytes than it has"):
+        decode_clip(video_files.overlapping(300, 100_000), bounds=DEFAULTS)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -127,3 +128,42 @@ def _together(one: bytes, other: bytes) -> bytes:
 
 def _with_first(data: bytes, byte: int) -> bytes:
     return bytes([byte & 0xFF]) + data[1:]
+
+
+def overlapping(samples: int, size: int) -> bytes:
+    """MP4 whose table names the same bytes for every sample, and so many of them."""
+    made, at = b"", 0
+    for kind, body in _boxes(moving(2, 25)):
+        if kind == b"mdat":
+            at = len(made) + 8
+            made += _box(kind, body + bytes(size))
+        else:
+            made += _box(kind, _retold(body, at, samples, size) if kind == b"moov" else body)
+    return made
+
+
+def _retold(body: bytes, at: int, samples: int, size: int) -> bytes:
+    tables = {
+        b"stsz": struct.pack(">III", 0, size, samples),
+        b"stco": struct.pack(">II", 0, samples) + struct.pack(">I", at) * samples,
+        b"stsc": struct.pack(">IIIII", 0, 1, 1, 1, 1),
+        b"stts": struct.pack(">IIII", 0, 1, samples, 2),
+    }
+    made = b""
+    for kind, inner in _boxes(body):
+        if kind in (b"trak", b"mdia", b"minf", b"stbl"):
+            made += _box(kind, _retold(inner, at, samples, size))
+        elif kind not in (b"stss", b"ctts", b"edts"):
+            made += _box(kind, tables.get(kind, inner))
+    return made
+
+
+def _boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    while data:
+        length = int.from_bytes(data[:4], "big")
+        yield data[4:8], data[8:length]
+        data = data[length:]
+
+
+def _box(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", 8 + len(body)) + kind + body

@@ -5,12 +5,14 @@ import io
 import json
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 from PIL import Image, ImageOps
 
 from encoder_server import media, pictures
 from encoder_server.encoders import BATCH_BUDGET
+from encoder_server.errors import CallerError
 from encoder_server.settings import Limits
 from tests.support.media import clip
 
@@ -100,3 +102,29 @@ def test_odd_pictures_leave_nothing_behind_in_the_log_or_in_memory() -> None:
         [sys.executable, "-c", WARNINGS_KEPT], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr, done.stdout.strip()) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"items":[{"modality":"video","frames":[' + b",".join([b"1"] * 400_000) + b"]}]}",
+        b'{"items":[' + b",".join([b"{}"] * 400_000) + b"]}",
+        b'{"items":[{' + b",".join(b'"%x":1' % number for number in range(100_000)) + b"}]}",
+        b'{"items":[],' + b",".join(b'"%x":1' % number for number in range(100_000)) + b"}",
+        b'{"items":[{"x":[' + b",".join([b"[]"] * 400_000) + b"]}]}",
+    ],
+)
+def test_a_body_costs_no_more_memory_for_all_that_is_wrong_in_it(body: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(CallerError, match="items"):
+            media.read(media.Body(content_type=None, data=body), LIMITS)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_first_wrong_frame_is_named_and_the_rest_not_looked_at() -> None:
+    body = b'{"items":[{"modality":"video","frames":["eA==",' + b",".join([b"1"] * 99) + b"]}]}"
+    with pytest.raises(CallerError, match=r"^items\[0\]\.frames\[1\] must be a string$"):
+        media.read(media.Body(content_type=None, data=body), LIMITS)

@@ -41,6 +41,12 @@ def test_parts_are_items_in_their_order_with_their_own_bytes() -> None:
             form(item(), item(more=b"a: b\r\n" * 1000)),
             "items[1]: the part has no end of its headers, or too many",
         ),
+        (
+            FORM,
+            form(item(kind=b"image/png" + b";a" * 100)),
+            "items[0]: the part has no end of its headers, or too many",
+        ),
+        (FORM + "; a" * 100, form(item()), "body: the form's Content-Type states no boundary"),
         (FORM, form(item(name=b"picture")), "items[0]: the part must be named item"),
         (
             FORM,
