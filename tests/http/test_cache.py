@@ -164,11 +164,3 @@ async def test_plain_pictures_of_swapped_sides_never_share_an_entry(start: Start
         standing = await server.encode({"items": [{"modality": "image", "data": picture(56, 112, form)}]})
         assert (lying.json["items"][0]["grid"], standing.json["items"][0]["grid"]) == ([1, 4, 8], [1, 8, 4])
     assert await server.metric("encoder_cache_hits_total", **MEMORY) == 0
-
-
-async def test_each_request_has_each_stage_once_whether_its_items_are_known_or_not(start: Start) -> None:
-    server = await start("--cache-bytes=1000000")
-    for sizes in ([(56, 56)], [(56, 56)], [(56, 56), (56, 84)]):
-        assert (await server.encode(items(*sizes))).status == 200
-    for stage, times in {"body": 3, "media": 3, "cache": 3, "encode": 2, "total": 3}.items():
-        assert await server.metric("encoder_stage_seconds_count", stage=stage) == times
