@@ -100,11 +100,14 @@ class Fetcher:
                 raise error.of_item(index, item.modality) from None
             return Part(modality=item.modality, content=content, expected_tokens=item.expected_tokens)
 
+        error: EncoderServerError | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(filled(index, item)) for index, item in enumerate(items)]
         except* EncoderServerError as failed:
-            raise _first(failed) from None
+            error = _first(failed)  # Raised in here, early releases of Python 3.11 make a group of it.
+        if error is not None:
+            raise error
         return [task.result() for task in tasks]
 
     async def _fetch(self, text: str, place: str, room: _Room) -> bytes:
