@@ -13,7 +13,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -96,6 +96,16 @@ class Program:
                 found += [int(child) for child in task.split()]
         return found
 
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the tree meanwhile: some programs are busy when they have nothing to do."""
+        tree = self.tree()
+        _signal(tree, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            _signal(tree, signal.SIGCONT)
+
     def cpu_seconds(self) -> float:
         """Return the CPU seconds of the tree until now."""
         return sum(_cpu_seconds(pid) for pid in self.tree())
@@ -103,6 +113,12 @@ class Program:
     def memory(self) -> dict[int, float]:
         """Return the MB that each process of the tree holds: its own pages, and its share of those that it shares."""
         return {pid: _held(pid) for pid in self.tree()}
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _tasks(pid: int) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,15 +52,21 @@ class SideError(Exception):
 
 
 def run(scenario: Scenario, rounds: int, seconds: float, folder: Path, say: Callable[[str], None]) -> Result:
-    """Start both sides, and measure them in turn; an idle side costs the other nothing."""
+    """Start both sides, and measure them in turn. While one starts or is measured the other is stopped: there are
+    programs that are busy when they have nothing to do."""
     ours: list[Measured] = []
     other: list[Measured] = []
-    with scenario.other.start(folder) as theirs, scenario.ours.start(folder) as mine:
-        for side in (theirs, mine):
-            _warm_up(side)
+    with contextlib.ExitStack() as stack:
+        theirs = stack.enter_context(scenario.other.start(folder))
+        _warm_up(theirs)
+        with _paused(theirs):
+            mine = stack.enter_context(scenario.ours.start(folder))
+            _warm_up(mine)
         for number in range(rounds):
-            other.append(theirs.measure(seconds))
-            ours.append(mine.measure(seconds))
+            with _paused(mine):
+                other.append(theirs.measure(seconds))
+            with _paused(theirs):
+                ours.append(mine.measure(seconds))
             say(f"round {number + 1}: {ours[-1].rate:.0f}/s of {other[-1].rate:.0f}/s")
     return Result(
         name=scenario.name,
@@ -70,6 +77,14 @@ def run(scenario: Scenario, rounds: int, seconds: float, folder: Path, say: Call
         ours=ours,
         other=other,
     )
+
+
+@contextlib.contextmanager
+def _paused(side: Running) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for program in side.programs:
+            stack.enter_context(program.paused())
+        yield
 
 
 def _warm_up(side: Running) -> None:

@@ -23,6 +23,11 @@ CONSTANT = ROOT / "tests" / "bench" / "constant_encoder"
 class Running(Protocol):
     """A side that was started."""
 
+    @property
+    def programs(self) -> Sequence[Program]:
+        """What runs for it."""
+        ...
+
     def measure(self, seconds: float) -> Measured:
         """Work for so long."""
         ...
@@ -48,6 +53,11 @@ class Posted:
     program: Program
     url: str
     load: Load
+
+    @property
+    def programs(self) -> Sequence[Program]:
+        """See `Running`."""
+        return [self.program]
 
     def measure(self, seconds: float) -> Measured:
         """See `Running`."""
