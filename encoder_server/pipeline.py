@@ -18,7 +18,7 @@ from encoder_server.check import Passed, Violation, check_batch, in_order
 from encoder_server.deliver import Answer, at_once, deliver
 from encoder_server.encoding import Encoding, Outcome
 from encoder_server.engine.messages import Measured
-from encoder_server.errors import InternalError, PromiseTimeoutError, RequestTimeoutError
+from encoder_server.errors import EncoderServerError, InternalError, PromiseTimeoutError, RequestTimeoutError
 from encoder_server.evidence import Evidence
 from encoder_server.faults import Bearings
 from encoder_server.intake import Intake
@@ -27,6 +27,9 @@ from encoder_server.recall import Recall
 from encoder_server.replica import Replica
 from encoder_server.settings import Limits
 from encoder_server.trail import Trail
+
+_NOT_ENCODED = "the request was not encoded by its deadline"
+_NOT_COME = "body: it had not come whole by the deadline"
 
 
 class Arriving(Protocol):
@@ -91,30 +94,24 @@ class Pipeline:
                     return await deliver(form, passed, origin)
 
     @asynccontextmanager
-    async def _in_time(self, permit: Permit) -> AsyncIterator[None]:
+    async def _in_time(
+        self, permit: Permit, late: type[EncoderServerError] = PromiseTimeoutError, words: str = _NOT_ENCODED
+    ) -> AsyncIterator[None]:
         """Wait no longer than the request's deadline; a timer, so only around what may be waited for."""
         try:
             async with asyncio.timeout_at(permit.deadline):
                 yield
         except TimeoutError:
-            seconds = f"{self.limits.deadline_seconds:g} s"
-            raise PromiseTimeoutError(f"the request was not encoded by its deadline ({seconds})") from None
+            raise late(f"{words} ({self.limits.deadline_seconds:g} s)") from None
 
     async def _receive(self, call: Call, permit: Permit) -> media.Body:
         with call.trail.stage("body"):
             data = call.body.here()
             if data is None:
-                data = await self._read(call, permit)
+                async with self._in_time(permit, RequestTimeoutError, _NOT_COME):  # Who dribbles is at fault.
+                    data = await call.body.read()
         permit.resize(len(data))
         return media.Body(content_type=call.content_type, data=data)
-
-    async def _read(self, call: Call, permit: Permit) -> bytes:
-        try:
-            async with asyncio.timeout_at(permit.deadline):
-                return await call.body.read()
-        except TimeoutError:  # A body that dribbles in is its caller's fault.
-            seconds = f"{self.limits.deadline_seconds:g} s"
-            raise RequestTimeoutError(f"body: it had not come whole by the deadline ({seconds})") from None
 
     async def _take(self, call: Call, body: media.Body, measured: Measured, permit: Permit) -> Sequence[Medium]:
         with call.trail.stage("media"):

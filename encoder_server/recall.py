@@ -16,7 +16,7 @@ from functools import partial
 from encoder_server import aside, cache
 from encoder_server.cache import Bans, Entry, Memory
 from encoder_server.check import Passed, check_kept, in_order
-from encoder_server.encoding import Encoding, Hit, Outcome, Pending
+from encoder_server.encoding import Encoding, Hit, Outcome, Pending, mistaken
 from encoder_server.engine.messages import Measured
 from encoder_server.evidence import Evidence
 from encoder_server.flights import Boarded, Flights
@@ -100,7 +100,7 @@ class Recall:
         for medium in media:
             entry = entries[medium.index]
             passed = check_kept(medium.modality, entry.rows(medium.index), measured.declared) if entry.intact else None
-            if not isinstance(passed, Passed) or medium.expected_tokens not in (None, entry.promise.tokens):
+            if not isinstance(passed, Passed) or mistaken(medium, entry.promise):
                 return None
             parts.append(passed)
         found = in_order(parts)
