@@ -1,0 +1,78 @@
+"""The pages for whoever runs pools: their commands and queries, as they stand there, on a pool that serves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import ground, kube
+from tests.support.fleet import Fleet
+from tests.support.pages import Page, of_a_cluster
+from tests.support.pools import OPERATOR_NAMESPACE, TRUNCATING_IMAGE
+from tests.support.waiting import until
+
+ROOT = Path(__file__).parents[2]
+PAGES = ("runbook.md", "upgrade.md")
+COMMANDS = [block for page in PAGES for block in Page.of(page).commands if of_a_cluster(block)]
+QUERIES = [line for page in PAGES for block in Page.of(page).blocks("promql") for line in block.splitlines()]
+# Whatever context a person has chosen, these tests keep to the one that is allowed.
+CONTEXT = """
+kubectl() { command kubectl --context "$CONTEXT" "$@"; }
+helm() { command helm --kube-context "$CONTEXT" "$@"; }
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def restored(fleet: Fleet) -> Iterator[None]:
+    """The pages pin and annotate; other tests of the fleet expect it as it was."""
+    yield
+    learn = json.dumps({"spec": {"model": {"identity": {"policy": "Learn", "pinned": None}}}})
+    kube.kubectl("-n", fleet.namespace, "patch", "encoderpool", fleet.name, "--type=merge", "--patch", learn)
+    kube.kubectl("-n", fleet.namespace, "annotate", "encoderpool", fleet.name, "encoderpool.io/retry-")
+    until("the fleet to be as expected", fleet.is_as_expected, seconds=240)
+
+
+@pytest.mark.parametrize("block", COMMANDS, ids=[block.splitlines()[0][:60] for block in COMMANDS])
+def test_a_command_of_the_pages_does_what_it_says(fleet: Fleet, block: str) -> None:
+    until("the fleet to be as expected", fleet.is_as_expected, seconds=240)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", CONTEXT + block],
+        cwd=ROOT,
+        env={**os.environ, **settings(fleet)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout or "|| true" in block
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_query_of_the_pages_is_answered(fleet: Fleet, query: str) -> None:
+    form = urllib.parse.urlencode({"query": query}).encode()
+    with urllib.request.urlopen(f"{ground.PROMETHEUS}/api/v1/query", data=form, timeout=10) as answer:
+        assert json.load(answer)["status"] == "success"
+
+
+def settings(fleet: Fleet) -> dict[str, str]:
+    """What the pages have a person say first, said of the fleet as it is now."""
+    status = (kube.get("encoderpool", fleet.name, fleet.namespace) or {})["status"]
+    return {
+        "CONTEXT": ground.context(),
+        "NAMESPACE": fleet.namespace,
+        "POOL": fleet.name,
+        "POD": next(pod["metadata"]["name"] for pod in fleet.pods() if kube.is_ready(pod)),
+        "REVISION": status["revision"],
+        "FINGERPRINT": status["fingerprint"],
+        "OPERATOR": OPERATOR_NAMESPACE,
+        "PROMETHEUS": ground.PROMETHEUS,
+        "IMAGE": TRUNCATING_IMAGE,
+    }
