@@ -33,19 +33,28 @@ helm() { command helm --kube-context "$CONTEXT" "$@"; }
 def restored(fleet: Fleet) -> Iterator[None]:
     """The pages pin and annotate; other tests of the fleet expect it as it was."""
     yield
-    learn = json.dumps({"spec": {"model": {"identity": {"policy": "Learn", "pinned": None}}}})
-    kube.kubectl("-n", fleet.namespace, "patch", "encoderpool", fleet.name, "--type=merge", "--patch", learn)
+    before = {"management": "Active", "model": {"identity": {"policy": "Learn", "pinned": None}}}
+    patch = json.dumps({"spec": before})
+    kube.kubectl("-n", fleet.namespace, "patch", "encoderpool", fleet.name, "--type=merge", "--patch", patch)
     kube.kubectl("-n", fleet.namespace, "annotate", "encoderpool", fleet.name, "encoderpool.io/retry-")
     until("the fleet to be as expected", fleet.is_as_expected, seconds=240)
 
 
+@pytest.fixture(scope="module")
+def chosen() -> list[str]:
+    """The replicas that the commands were about, the last one last."""
+    return []
+
+
 @pytest.mark.parametrize("block", COMMANDS, ids=[block.splitlines()[0][:60] for block in COMMANDS])
-def test_a_command_of_the_pages_works_as_it_stands_there(fleet: Fleet, block: str) -> None:
-    until("the fleet to be as expected", fleet.is_as_expected, seconds=240)
+def test_a_command_of_the_pages_works_as_it_stands_there(fleet: Fleet, chosen: list[str], block: str) -> None:
+    if not {pod["metadata"]["name"] for pod in fleet.pods()}.intersection(chosen[-1:]):
+        # The one before was deleted, as a page says; what was done to it is not to be undone on another.
+        chosen.append(until("a replica that is Ready", lambda: ready(fleet), seconds=240))
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", CONTEXT + block],
         cwd=ROOT,
-        env={**os.environ, **settings(fleet)},
+        env={**os.environ, **settings(fleet), "POD": chosen[-1]},
         capture_output=True,
         text=True,
         timeout=300,
@@ -61,6 +70,11 @@ def test_a_query_of_the_pages_is_answered(fleet: Fleet, query: str) -> None:
         assert json.load(answer)["status"] == "success"
 
 
+def ready(fleet: Fleet) -> str | None:
+    """The name of a replica that is."""
+    return next((str(pod["metadata"]["name"]) for pod in fleet.pods() if kube.is_ready(pod)), None)
+
+
 def settings(fleet: Fleet) -> dict[str, str]:
     """What the pages have a person say first, said of the fleet as it is now."""
     status = (kube.get("encoderpool", fleet.name, fleet.namespace) or {})["status"]
@@ -68,7 +82,6 @@ def settings(fleet: Fleet) -> dict[str, str]:
         "CONTEXT": ground.context(),
         "NAMESPACE": fleet.namespace,
         "POOL": fleet.name,
-        "POD": next(pod["metadata"]["name"] for pod in fleet.pods() if kube.is_ready(pod)),
         "REVISION": status["revision"],
         "FINGERPRINT": status["fingerprint"],
         "OPERATOR": OPERATOR_NAMESPACE,
