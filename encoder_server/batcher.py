@@ -1,8 +1,9 @@
 """The batcher: what waits for an engine, and which of it goes next.
 
 Place: between the pipeline (and ordered probes), which submit, and `engines`, which take. There is no time
-window: an engine that is free takes what has come until then. Must never: lose a job without a word, let one
-caller's items keep another's waiting without end, or run a batch again that killed an engine but item by item.
+window: an engine that is free takes what has come until then, or its share of it where others are free too.
+Must never: lose a job without a word, let one caller's items keep another's waiting without end, or run a batch again
+that killed an engine but item by item.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from encoder_server.errors import EncoderServerError, EngineLostError
 from encoder_server.job import Job
 from encoder_server.metrics import Metrics
 from encoder_server.packing import Line, pack
+from encoder_server.takers import Takers
 
 _LOG = logging.getLogger(__name__)
 _MOST_LOSSES = 2
@@ -64,7 +66,7 @@ class Batcher:
         self._metrics = metrics
         self._first: deque[Batch] = deque()
         self._lines: dict[str, _Line] = {}
-        self._takers: deque[asyncio.Future[None]] = deque()
+        self._takers = Takers()
         self._back = -math.inf
         self._absence: EncoderServerError | None = None
 
@@ -92,47 +94,39 @@ class Batcher:
     @property
     def idle(self) -> int:
         """How many engines wait for something to do."""
-        return sum(not taker.done() for taker in self._takers)
+        return self._takers.waiting
 
     def submit(self, jobs: Sequence[Job], caller: str = "") -> None:
         """Queue one request's jobs; they fail at once where no engine is expected in time."""
         if jobs:
             self._lines.setdefault(caller, _Line()).requests.append(_Request(jobs))
-            self._wake()
+            self._takers.tell()
         self._turn_away()
 
     def probe(self, sizes: Sequence[messages.Size]) -> ProbeBatch:
         """Queue a probe before everything else."""
         batch = ProbeBatch(sizes)
         self._first.appendleft(batch)
-        self._wake()
+        self._takers.call()
         self._turn_away()
         return batch
 
     async def take(self, lost: asyncio.Future[None]) -> Batch:
         """Return the next batch; raises ConnectionLostError when the engine behind `lost` goes first."""
-        while True:
-            batch = None if lost.done() else self._next()
-            if batch is not None:
-                return batch
-            taker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._takers.append(taker)
-            try:
-                await asyncio.wait({taker, lost}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                if not taker.done():
-                    self._takers.remove(taker)
-            if lost.done():
-                if taker.done():
-                    self._wake()  # The call was for a batch that this engine cannot take any more.
-                raise messages.ConnectionLostError
+        with self._takers.one():
+            while True:
+                await self._takers.gather(self._is_enough)
+                batch = None if lost.done() else self._next()
+                if batch is not None:
+                    return batch
+                await self._takers.wait(lost)
 
-    def _wake(self) -> None:
-        while self._takers:
-            taker = self._takers.popleft()
-            if not taker.done():
-                taker.set_result(None)
-                return
+    def _is_enough(self) -> bool:
+        """Return whether every engine that is free has a full batch."""
+        return bool(self._first) or self._waiting_cost() >= self._takers.free * (self._budget or 1)
+
+    def _waiting_cost(self) -> int:
+        return sum(sum(each.costs) for line in self._lines.values() for each in line.requests)
 
     def _next(self) -> Batch | None:
         while self._first:
@@ -143,7 +137,7 @@ class Batcher:
         if not jobs:
             return None
         if self._lines:
-            self._wake()  # One call came for all of them: another engine may be free.
+            self._takers.call()  # One call came for all of them: another engine may be free.
         self._metrics.batch_cost.observe(sum(map(cost, jobs)))
         self._metrics.batch_items.observe(len(jobs))
         return ItemBatch(jobs, shared=requests > 1)
@@ -154,7 +148,9 @@ class Batcher:
         callers = list(self._lines)
         lines = [self._lines[caller] for caller in callers]
         views = [Line(requests=tuple(each.costs for each in line.requests), owed=line.owed) for line in lines]
-        packed = pack(views, self._budget or _TURN, together=self._budget is not None)
+        # Engines that are free share what waits: one that took it all would leave the others idle.
+        share = -(-self._waiting_cost() // max(1, self._takers.free))
+        packed = pack(views, self._budget or _TURN, together=self._budget is not None, share=share)
         batch: list[Job] = []
         for at, request, count in packed.turns:
             jobs = lines[at].requests[request].jobs
@@ -206,7 +202,7 @@ class Batcher:
             again = [batch]
         self._first.extendleft(reversed([each for each in again if each.wanted]))
         for _ in again:
-            self._wake()
+            self._takers.call()
 
     def expect(self, back: float, error: EncoderServerError) -> None:
         """Hear that no engine serves before `back` (inf: none is expected any more): until `open` is called, who

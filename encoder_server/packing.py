@@ -35,12 +35,13 @@ class Packed:
     order: tuple[int, ...]
 
 
-def pack(lines: Sequence[Line], budget: int, *, together: bool = True) -> Packed:
+def pack(lines: Sequence[Line], budget: int, *, together: bool = True, share: int | None = None) -> Packed:
     """Return what goes into the next batch of at most `budget`, where `lines` are in the order of their turns.
 
     The first line that owes less than a turn is the one whose turn it is: the first item of its first request goes
     whatever it costs, and the request is split where it does not fit whole. Other requests go whole or wait, so that
     their promises come together; one of each line before a second of any. Not `together`: none goes beside the first.
+    `share`: no more than that is taken, but for one item, where another engine is free to take the rest.
     """
     if not lines:
         return Packed(turns=(), owed=(), order=())
@@ -48,7 +49,7 @@ def pack(lines: Sequence[Line], budget: int, *, together: bool = True) -> Packed
     order = [*range(first, len(lines)), *range(first)]
     turns: list[tuple[int, int, int]] = []
     had: dict[int, int] = {}
-    left = budget
+    left = budget if share is None else min(budget, share)
     for line, request in _by_turns(lines, order):
         costs = lines[line].requests[request]
         taken, cost = len(costs), sum(costs)

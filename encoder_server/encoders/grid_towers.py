@@ -27,6 +27,7 @@ from encoder_server.encoders import (
     RefusedError,
     Source,
     UnfitMediaError,
+    packed_attention,
     processors,
     video_processors,
 )
@@ -77,6 +78,7 @@ class GridEncoder:
         tower = read_tower(source.model, _PREFIXES)
         model = build(cls.model_class, config, tower, source)
         model.patch_embed = LinearPatchEmbed(model.patch_embed.proj)
+        packed_attention.use(model)
         return cls(model=model, processor=processor, video=video, weights=tower.digest)
 
     def width(self) -> int:
@@ -155,7 +157,7 @@ class GridEncoder:
     def encode(self, features: Sequence[Features]) -> list[torch.Tensor]:
         """See `Encoder.encode`; rows are (tokens, `width()`) on the model's device."""
         parts = [item.tensors["pixel_values"] for item in features]
-        patches = parts[0] if len(parts) == 1 else torch.cat(parts)
+        patches = _joined(parts)
         grids = torch.tensor([item.grid for item in features], device=self._model.device)
         rows = self.rows_of(self._model(hidden_states=patches.to(self._model.device), grid_thw=self.frames_of(grids)))
         if len(features) == 1:
@@ -164,6 +166,19 @@ class GridEncoder:
         if sum(counts) != rows.shape[0]:
             raise LayoutError(f"the model made {rows.shape[0]} rows, its geometry says {sum(counts)}")
         return list(rows.split(counts))
+
+
+def _joined(parts: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Give `parts` as one, without a copy where they are neighbours still: those of one run of the processor are."""
+    first, ends = parts[0], [part.storage_offset() + part.numel() for part in parts]
+    storage = first.untyped_storage().data_ptr()
+    neighbours = all(
+        part.is_contiguous() and part.untyped_storage().data_ptr() == storage and part.storage_offset() == end
+        for part, end in zip(parts[1:], ends, strict=False)
+    )
+    if not (neighbours and first.is_contiguous()):
+        return torch.cat(list(parts))
+    return first.as_strided((sum(map(len, parts)), *first.shape[1:]), first.stride())
 
 
 def _split(modality: str, patches: torch.Tensor, grids: torch.Tensor, count: int, processor: Any) -> list[Features]:

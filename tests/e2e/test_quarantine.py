@@ -142,7 +142,7 @@ def test_a_revision_whose_replacement_repeats_the_fault_is_given_up_for_the_last
     until("the revision to be rejected", lambda: roles(story).get(story.bad) == "Rejected", seconds=240)
     until("the last good one to serve", lambda: roles(story).get(story.good) == "Current", seconds=180)
     until("the pool to be as expected", story.fleet.is_as_expected, seconds=60)
-    assert {revision(pod) for pod in story.fleet.pods()} == {story.good}
+    until("the other to be gone", lambda: {revision(pod) for pod in story.fleet.pods()} == {story.good}, seconds=60)
     told = kube.condition(POOL, story.fleet.namespace, "Progressing")
     assert (told["status"], told["reason"]) == ("False", "RevisionFault")
     assert f"revision {story.bad} was rejected and {story.good} serves instead" in told["message"]
@@ -156,6 +156,7 @@ def test_a_rejected_revision_is_tried_again_when_a_person_asks_as_the_readme_say
     kube.kubectl("-n", story.fleet.namespace, "annotate", "encoderpool", POOL, retry)
     until("it to serve", lambda: roles(story) == {story.bad: "Current"}, seconds=180)
     until("the pool to be as expected", story.fleet.is_as_expected, seconds=60)
+    until("the other to be gone", lambda: {revision(pod) for pod in story.fleet.pods()} == {story.bad}, seconds=60)
     assert kube.condition(POOL, story.fleet.namespace, "Progressing")["reason"] == "AsExpected"
 
 

@@ -30,6 +30,15 @@ def test_the_budget_holds_unless_one_item_alone_is_over_it(lines: list[Line], bu
     assert sum(costs) <= budget or len(costs) == 1
 
 
+@given(LINES, BUDGETS, st.integers(0, 200))
+def test_no_more_than_a_share_is_taken_unless_one_item_alone_is_over_it(
+    lines: list[Line], budget: int, share: int
+) -> None:
+    packed = pack(lines, budget, share=share)
+    assert sum(taken(lines, packed)) <= min(budget, share) or len(taken(lines, packed)) == 1
+    assert packed.turns[0][:2] == pack(lines, budget).turns[0][:2], "whose turn it is does not depend on it"
+
+
 @given(LINES, BUDGETS)
 def test_who_waited_longest_and_owes_nothing_goes_and_other_requests_go_whole_or_wait(
     lines: list[Line], budget: int

@@ -52,7 +52,7 @@ class Router:
     threads: int
     pause: float
     bound: int
-    calls: list[Call] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list, repr=False)
     _left: threading.Event = field(default_factory=threading.Event)
     _running: list[threading.Thread] = field(default_factory=list)
 

@@ -215,6 +215,66 @@ async def test_an_engine_that_goes_first_leaves_its_call_to_another() -> None:
     assert await stays == ["a"]
 
 
+async def test_engines_that_are_free_share_what_waits_and_one_alone_takes_it_all() -> None:
+    queue = batcher(8)
+    flights = Flights(queue)
+    both = [asyncio.create_task(take(queue)) for _ in range(2)]
+    await asyncio.sleep(0)
+    board(flights, "a", "b", "c", "d", caller="one request")
+    for name in ("e", "f"):
+        board(flights, name)
+    assert sorted(map(len, await asyncio.gather(*both))) == [3, 3]
+    board(flights, "g", "h")
+    assert await take(queue) == ["g", "h"]
+
+
+async def test_an_engine_that_is_called_takes_what_comes_while_it_is_read() -> None:
+    queue = batcher(8)
+    flights = Flights(queue)
+    engine = asyncio.create_task(take(queue))
+
+    async def come() -> None:
+        for name in "abc":
+            board(flights, name)
+            await asyncio.sleep(0)
+
+    await come()
+    assert await engine == ["a", "b", "c"]
+
+
+async def test_a_batch_that_is_full_waits_for_nothing_more() -> None:
+    queue = batcher(1)
+    flights = Flights(queue)
+    board(flights, "a")
+    engine = asyncio.create_task(take(queue))
+    await asyncio.sleep(0)
+    board(flights, "b")
+    assert await engine == ["a"]
+
+
+async def test_the_call_of_an_engine_that_is_ended_goes_to_another() -> None:
+    queue = batcher()
+    ends, stays = asyncio.create_task(take(queue)), asyncio.create_task(take(queue))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    board(Flights(queue), "a")
+    ends.cancel()
+    assert await stays == ["a"]
+
+
+async def test_engines_that_are_ended_together_end() -> None:
+    queue = batcher()
+    engines = [asyncio.create_task(take(queue)) for _ in range(3)]
+    for _ in range(4):
+        await asyncio.sleep(0)
+    for engine in engines:
+        engine.cancel()
+    assert [type(each) for each in await asyncio.gather(*engines, return_exceptions=True)] == [
+        asyncio.CancelledError
+    ] * 3
+    assert queue.idle == 0
+
+
 async def test_a_closed_queue_leaves_nobody_waiting() -> None:
     queue = batcher()
     (job,) = board(Flights(queue), "a")
