@@ -13,6 +13,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import blake3
 import xxhash
@@ -24,19 +25,12 @@ MOST_BANS = 256
 _OVERHEAD = 1024  # bytes of an entry beside its rows
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(NamedTuple):
     """All that rows depend on beside their medium."""
 
     fingerprint: str
     revision: str
     dtype: str
-
-
-@functools.lru_cache(16)
-def origin(fingerprint: str, revision: str, dtype: str) -> Origin:
-    """Return the origin; a server has one for each dtype, and is asked for it for each item."""
-    return Origin(fingerprint=fingerprint, revision=revision, dtype=dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,14 @@ Must never: block the event loop with a large copy, pickle, or send part of a re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from encoder_server import aside
 from encoder_server.check import Passed
 from encoder_server.wire import JSON, SAFETENSORS, Form, Origin, render
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """A rendered answer, or the last part of one; its body in pieces."""
 
     content_type: str

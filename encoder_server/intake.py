@@ -15,6 +15,7 @@ from encoder_server.engine.messages import Declared
 from encoder_server.fetch import Fetcher
 from encoder_server.headers import Headers, UnknownHeaderError
 from encoder_server.media import Body, Medium
+from encoder_server.multipart import ManyPartsError
 from encoder_server.settings import Limits
 
 _FEW_PARTS = 16
@@ -35,12 +36,12 @@ class Intake:
         Raises what `media.take` raises.
         """
         may_fetch = self._fetcher is not None and not multipart.is_form(body.content_type)
-        if may_fetch or len(body.data) > aside.SMALL_BYTES or not self._has_few_parts(body):
+        if may_fetch or len(body.data) > aside.SMALL_BYTES:
             return None
         limits = self._within(declared)
         try:
-            return media.take(body, limits.modalities or (), limits, self._headers.known)
-        except UnknownHeaderError:
+            return media.take(body, limits.modalities or (), limits, self._headers.known, _FEW_PARTS)
+        except (UnknownHeaderError, ManyPartsError):
             return None
 
     async def take(self, body: Body, declared: Mapping[str, Declared], permit: Permit) -> Sequence[Medium]:
@@ -61,8 +62,3 @@ class Intake:
         if self._last is None or self._last[0] is not declared:
             self._last = declared, self._limits.within(declared)
         return self._last[1]
-
-    def _has_few_parts(self, body: Body) -> bool:
-        """Say whether reading `body` takes no longer than its bytes do: no more parts are read than items are allowed,
-        and to count them takes as long as to find them."""
-        return self._limits.max_items <= _FEW_PARTS or multipart.has_at_most(_FEW_PARTS, body.content_type, body.data)

@@ -86,12 +86,15 @@ def measure(modality: str, content: bytes, digest: str, place: str, limits: Limi
 Measure = Callable[[str, bytes, str, str, Limits], tuple[Size, int]]
 
 
-def take(body: Body, modalities: Collection[str], limits: Limits, measure: Measure = measure) -> tuple[Medium, ...]:
+def take(
+    body: Body, modalities: Collection[str], limits: Limits, measure: Measure = measure, few: int | None = None
+) -> tuple[Medium, ...]:
     """Return the media of a request's body; `measure` is this module's, or one that remembers.
 
-    Raises BadRequestError, BadMediaError, LimitExceededError or UnsupportedModalityError; each names the item.
+    Raises BadRequestError, BadMediaError, LimitExceededError or UnsupportedModalityError; each names the item. Raises
+    ManyPartsError where there are more than `few` parts.
     """
-    return open_all(read(body, limits), modalities, limits, measure)
+    return open_all(read(body, limits, few), modalities, limits, measure)
 
 
 def open_all(
@@ -119,10 +122,11 @@ def open_all(
     return tuple(taken)
 
 
-def read(body: Body, limits: Limits) -> Sequence[EncodeItem | Part]:
-    """Return the items of a request's body, none of them opened; raises BadRequestError or LimitExceededError."""
+def read(body: Body, limits: Limits, few: int | None = None) -> Sequence[EncodeItem | Part]:
+    """Return the items of a request's body, none of them opened; raises BadRequestError or LimitExceededError, and of
+    a form of more than `few` parts ManyPartsError."""
     if multipart.is_form(body.content_type):
-        return multipart.read_form(body.content_type or "", body.data, limits.max_items)
+        return multipart.read_form(body.content_type or "", body.data, limits.max_items, few)
     # What a parser keeps of each wrong field, and of what they hold, is a hundred times as large as it is in the body.
     if body.data.count(b",") > limits.max_items * (limits.max_frames + _MOST_COMMAS):
         raise LimitExceededError(

@@ -41,24 +41,24 @@ def is_form(content_type: str | None) -> bool:
     return content_type is not None and content_type.split(";")[0].strip().lower() == FORM
 
 
-def has_at_most(parts: int, content_type: str | None, body: bytes) -> bool:
-    """Return whether a body has no more than so many parts; a quick look, which reads none of them."""
-    if not is_form(content_type):
-        return True
-    return body.count(b"--" + _boundary(content_type or "").encode(errors="replace")) <= parts + 1
+class ManyPartsError(Exception):
+    """There are more parts than are to be read now."""
 
 
-def read_form(content_type: str, body: bytes, max_items: int) -> list[Part]:
+def read_form(content_type: str, body: bytes, max_items: int, few: int | None = None) -> list[Part]:
     """Return the media in a form's body.
 
-    Raises BadRequestError that names the part, or LimitExceededError for more than `max_items` of them.
+    Raises BadRequestError that names the part, LimitExceededError for more than `max_items` of them, or else, having
+    read none, ManyPartsError for more than `few`.
     """
-    boundary = _boundary(content_type)
-    if not 0 < len(boundary) <= _LONGEST_BOUNDARY or not boundary.isascii():
+    opening = _opening(content_type)
+    if not opening:
         raise BadRequestError("body: the form's Content-Type states no boundary")
-    places, ended = _places(body, b"--" + boundary.encode(), max_items)
+    places, ended = _places(body, opening, max_items if few is None else min(few, max_items))
     if len(places) > max_items:
         raise LimitExceededError(f"items: more than {max_items} items; the limit is {max_items}")
+    if few is not None and len(places) > few:
+        raise ManyPartsError
     if not ended:
         raise BadRequestError("body: the form has no end")
     if not places:
@@ -92,8 +92,11 @@ def _behind(body: bytes, delimiter: bytes, start: int) -> int:
 
 def _part(body: bytes, start: int, end: int, index: int) -> Part:
     blank = body.find(_BLANK, start, end)
-    many = blank >= 0 and max(body.count(sign, start, blank) for sign in (b"\n", b";")) > _MOST_IN_HEAD
-    if blank < 0 or blank - start > _LONGEST_HEAD or many:
+    if (
+        not 0 <= blank - start <= _LONGEST_HEAD
+        or body.count(b"\n", start, blank) > _MOST_IN_HEAD
+        or body.count(b";", start, blank) > _MOST_IN_HEAD
+    ):
         raise BadRequestError(f"items[{index}]: the part has no end of its headers, or too many").of_item(index)
     try:
         modality, expected_tokens = _head(body[start:blank])
@@ -109,12 +112,16 @@ class _WrongHeadError(Exception):
 # Parsed by the library at the cost of all else that is done for a request whose rows are known; and a client sends the
 # same few again and again.
 @functools.lru_cache(256)
-def _boundary(content_type: str) -> str:
+def _opening(content_type: str) -> bytes:
+    """Return what stands before each part of a form of this type; nothing where it states no boundary."""
     if content_type.count(";") > _MOST_IN_HEAD:
-        return ""
+        return b""
     stated = email.message.Message()
     stated["Content-Type"] = content_type.replace("\r", " ").replace("\n", " ")
-    return _read(stated.get_boundary, "")
+    boundary = _read(stated.get_boundary, "")
+    if not 0 < len(boundary) <= _LONGEST_BOUNDARY or not boundary.isascii():
+        return b""
+    return b"--" + boundary.encode()
 
 
 @functools.lru_cache(256)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from encoder_server import faults, media, wire
 from encoder_server.admission import Admission, Held, Permit
@@ -42,8 +42,7 @@ class Arriving(Protocol):
         """Return it once it has come."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(NamedTuple):
     """A request before its body was read; `most_bytes` bounds the body. `caller` is whose turn at the engines it takes.
 
     `tell` sends the promises, where `accept` asks for them before the rows. `held` is released when the answer is

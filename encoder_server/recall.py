@@ -93,13 +93,14 @@ class Recall:
         once. None else: `begin` says what comes of them, and nothing was counted."""
         if self._memory is None or self._evidence_is_due():
             return None
-        entries = self._find(self._keys(media, measured, fingerprint, revision))
-        if len(entries) < len(media) or sum(entry.size for entry in entries.values()) > aside.SMALL_BYTES:
-            return None
+        self._memory.belong(fingerprint, revision)
         parts: list[Passed] = []
+        size = 0
         for medium in media:
-            entry = entries[medium.index]
-            passed = check_kept(medium.modality, entry.rows(medium.index), measured.declared) if entry.intact else None
+            entry = self._memory.get(_key(medium, measured, fingerprint, revision))
+            if entry is None or (size := size + entry.size) > aside.SMALL_BYTES or not entry.intact:
+                return None
+            passed = check_kept(medium.modality, entry.rows(medium.index), measured.declared)
             if not isinstance(passed, Passed) or mistaken(medium, entry.promise):
                 return None
             parts.append(passed)
@@ -132,15 +133,7 @@ class Recall:
         if self._memory is None:
             return {}
         self._memory.belong(fingerprint, revision)
-        return {
-            medium.index: cache.key(
-                medium.modality,
-                medium.digest,
-                (),
-                cache.origin(fingerprint, revision, measured.declared[medium.modality].dtype),
-            )
-            for medium in media
-        }
+        return {medium.index: _key(medium, measured, fingerprint, revision) for medium in media}
 
     def _find(self, keys: dict[int, str]) -> dict[int, Entry]:
         if self._memory is None:
@@ -220,6 +213,11 @@ class Recall:
         if new and self._memory is not None:
             self._metrics.flushed.labels(_TIER).inc(self._memory.flush(new))
             self._metrics.bytes.labels(_TIER).set(self._memory.bytes)
+
+
+def _key(medium: Medium, measured: Measured, fingerprint: str, revision: str) -> str:
+    origin = cache.Origin(fingerprint, revision, measured.declared[medium.modality].dtype)
+    return cache.key(medium.modality, medium.digest, (), origin)
 
 
 def _read(found: dict[int, Entry]) -> dict[int, tuple[Entry, bool]]:

@@ -11,9 +11,9 @@ import functools
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pydantic
@@ -83,8 +83,7 @@ class EncodeRequest(pydantic.BaseModel):
     items: list[EncodeItem] = pydantic.Field(min_length=1, max_length=_MOST_ITEMS, fail_fast=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(NamedTuple):
     """What an answer says of its making."""
 
     request_id: str

@@ -25,9 +25,9 @@ def test_a_key_is_a_full_digest_of_everything_that_rows_depend_on() -> None:
         key("audio", "d", (), ORIGIN),
         key("image", "e", (), ORIGIN),
         key("image", "d", (("detail", "low"),), ORIGIN),
-        key("image", "d", (), replace(ORIGIN, fingerprint="g")),
-        key("image", "d", (), replace(ORIGIN, revision="s")),
-        key("image", "d", (), replace(ORIGIN, dtype="float16")),
+        key("image", "d", (), ORIGIN._replace(fingerprint="g")),
+        key("image", "d", (), ORIGIN._replace(revision="s")),
+        key("image", "d", (), ORIGIN._replace(dtype="float16")),
     }
     assert len(keys) == 7
     assert {len(each) for each in keys} == {64}
