@@ -91,6 +91,7 @@ def _groups(media: Sequence[Medium], rules: Rules, failures: list[Failure]) -> I
     batch of videos would else be held in full."""
     for modality in dict.fromkeys(medium.modality for medium in media):
         group: list[Opened] = []
+        held = 0
         for medium in media:
             if medium.modality != modality:
                 continue
@@ -98,10 +99,10 @@ def _groups(media: Sequence[Medium], rules: Rules, failures: list[Failure]) -> I
             if isinstance(opened, Failure):
                 failures.append(opened)
                 continue
-            held = sum(each.size.pixels for each in group)
-            if group and held + opened.size.pixels > rules.bounds.max_clip_pixels:
+            held += opened.size.pixels
+            if group and held > rules.bounds.max_clip_pixels:
                 yield group
-                group = []
+                group, held = [], opened.size.pixels
             group.append(opened)
         yield group
 
