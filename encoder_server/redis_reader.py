@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -55,6 +56,7 @@ class RedisReader:
         self._ready: asyncio.LifoQueue[RedisConnection] = asyncio.LifoQueue()
         self._open = 0
         self._closed = False
+        self.unusable_since: float | None = time.time()
         self._missing = asyncio.Event()
         self._show()
 
@@ -185,6 +187,7 @@ class RedisReader:
             _LOG.warning("cache_redis_lost", extra={"operation": operation, "reason": str(error)})
 
     def _show(self) -> None:
+        self.unusable_since = None if self.usable else self.unusable_since or time.time()
         self._metrics.usable.labels(_TIER).set(int(self.usable))
 
     async def close(self) -> None:

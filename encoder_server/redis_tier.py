@@ -37,6 +37,11 @@ class RedisTier:
         """Whether it is worth asking now."""
         return self._reader.usable
 
+    @property
+    def unusable_since(self) -> float | None:
+        """Since when it is not, in seconds since 1970; None while it is."""
+        return self._reader.unusable_since
+
     async def read(self, keys: Sequence[str]) -> Found:
         """Return what is there of `keys`, as far as it came in time."""
         return await self._reader.read(keys)

@@ -94,7 +94,8 @@ def _caller(request: web.Request) -> str:
 
 
 async def _identity(request: web.Request) -> web.Response:
-    return _json(request.app[keys.REPLICA].report())
+    sharing = request.app[keys.PIPELINE].recall.report()
+    return _json({**request.app[keys.REPLICA].report(), "sharing": sharing})
 
 
 async def _limits(request: web.Request) -> web.Response:
