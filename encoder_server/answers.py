@@ -203,4 +203,4 @@ class Identity(_Camel):
     expected: Expectation | None
     orders: dict[str, dict[str, str] | None]
     recent_violations: tuple[dict[str, Any], ...]
-    sharing: Sharing | None
+    sharing: Sharing | None = None
