@@ -44,9 +44,16 @@ class Answering:
                 answer = await self._write(request, answer)
             return answer
         except (asyncio.CancelledError, ConnectionError):
-            trail.code, answer = "cancelled", None
+            trail.cut_off()
+            answer = None
+            raise
+        except Exception:
+            trail.failed(errors.InternalError("the answer could not be written"))
+            answer = None
             raise
         finally:
+            if trail.is_counted:
+                self._metrics.requests.add((trail.code,))
             held.release()
             self._connections.end(connection)
             access.tell(request, trail, self._app[keys.TRACING], answer)
@@ -70,6 +77,7 @@ class Answering:
         except TimeoutError:
             # Who does not read an answer within a request's time is cut off, for it is held until then.
             _LOG.warning("answer_not_read", extra={"request_id": request[keys.REQUEST_ID]})
+            request[keys.TRAIL].cut_off()
             if request.transport is not None:
                 request.transport.abort()
         return answer

@@ -176,6 +176,12 @@ class Expectation(_Camel):
     fingerprint: str | None
 
 
+class Sharing(_Camel):
+    """What the pool's replicas share of what they encoded: since when this one cannot read it."""
+
+    unusable_since: str | None
+
+
 class Identity(_Camel):
     """What this replica measured itself to be. All that is null was not measured yet, or does not apply."""
 
@@ -197,3 +203,4 @@ class Identity(_Camel):
     expected: Expectation | None
     orders: dict[str, dict[str, str] | None]
     recent_violations: tuple[dict[str, Any], ...]
+    sharing: Sharing | None = None

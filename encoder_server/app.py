@@ -9,12 +9,12 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from aiohttp import web
 
-from encoder_server import background, keys, routes
+from encoder_server import background, keys, routes, times
 from encoder_server.admission import Admission
 from encoder_server.answering import Answering
 from encoder_server.batcher import Batcher
@@ -71,7 +71,7 @@ def build(settings: Settings, engine_command: Sequence[str]) -> web.Application:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return times.to_text(time.time())
 
 
 def serve(settings: Settings, engine_command: Sequence[str]) -> int:

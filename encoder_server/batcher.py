@@ -63,6 +63,7 @@ class Batcher:
     def __init__(self, budget: int | None, metrics: Metrics) -> None:
         self._asked = budget
         self._budget: int | None = None
+        self._measured = 0
         self._metrics = metrics
         self._first: deque[Batch] = deque()
         self._lines: dict[str, _Line] = {}
@@ -73,9 +74,11 @@ class Batcher:
     def suit(self, hello: messages.Hello) -> None:
         """Fit the batches to the encoder that an engine has loaded, and to what it measured.
 
-        Where items of several requests must not, or need not, share a batch, each request has its own.
+        Where items of several requests must not, or need not, share a batch, each request has its own. Of what several
+        engines measured the most counts: what disturbs a measurement makes it less.
         """
-        budget = self._asked or hello.batch_budget
+        self._measured = max(self._measured, hello.batch_budget)
+        budget = self._asked or self._measured
         self._budget = budget if hello.together and budget else None
 
     @property

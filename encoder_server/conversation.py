@@ -75,9 +75,10 @@ def _canceller(link: Link, batch: Batch, number: int) -> Callable[[], None]:
     def tell() -> None:
         nonlocal told, due
         due = False
-        if batch.abandoned != told:
-            told = batch.abandoned
-            link.hint(Cancel(batch=number, items=told))
+        now = batch.abandoned
+        # An engine that reads nothing now, in the middle of a model's run, hears of all at the next one who leaves.
+        if now != told and link.hint(Cancel(batch=number, items=now)):
+            told = now
 
     def left() -> None:
         nonlocal due

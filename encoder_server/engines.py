@@ -9,64 +9,23 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
 
 from encoder_server import recovery
 from encoder_server.batch import Batch
 from encoder_server.batcher import Batcher
 from encoder_server.conversation import LostError, converse, greet
 from encoder_server.engine import messages
-from encoder_server.engine.asides import STAGES, Progress
+from encoder_server.engine.asides import Progress
 from encoder_server.errors import EngineLostError
 from encoder_server.lifecycle import Fault
 from encoder_server.link import Link
-from encoder_server.recovery import Labour, Prospect
+from encoder_server.recovery import Labour
 from encoder_server.settings import EngineSettings
+from encoder_server.slots import Owner, Slot, farthest
 
 _LOG = logging.getLogger(__name__)
 _LOG_SECONDS = 5.0
-
-
-class Owner(Protocol):
-    """Who is told of the engines: the replica."""
-
-    def greet(self, engine: int, measured: messages.Measured) -> str | None:
-        """Take an engine in, or say why not."""
-
-    def examine(self, engine: int, probed: messages.Probed) -> str | None:
-        """Hear what an engine's probe showed; says why it must not go on."""
-
-    def engines_changed(self, *, ready: Collection[int], fault: Fault | None) -> None:
-        """Hear which engines serve, and, where none does, why."""
-
-    def engine_progresses(self, progress: Progress | None) -> None:
-        """Hear how the start goes of the engine that has come farthest."""
-
-    def engine_restarts(self) -> None:
-        """Count one restart."""
-
-
-@dataclass(slots=True)
-class _Slot:
-    """One engine's place: it stays while processes come and go.
-
-    `failed` and `losses` tell of the starts since it last encoded; `starts_at` is of the last start, or the next.
-    """
-
-    number: int
-    ready: bool = False
-    failed: bool = False
-    losses: int = 0
-    unkillable: bool = False
-    delay: float = 0.0
-    starts_at: float = 0.0
-    ready_since: float = 0.0
-    link: Link | None = None
-    progress: Progress | None = None
-    told_at: float = -math.inf
 
 
 class Engines:
@@ -83,7 +42,7 @@ class Engines:
         self._seconds = seconds
         self._owner = owner
         self._batcher = batcher
-        self._slots = [_Slot(number) for number in range(settings.count)]
+        self._slots = [Slot(number) for number in range(settings.count)]
         self._numbers = itertools.count(1)
         self._loop = asyncio.get_running_loop()
         self._start_seconds: float | None = None
@@ -131,7 +90,7 @@ class Engines:
             self._batcher.close(EngineLostError("the server is leaving"))
             await asyncio.gather(*(slot.link.stop() for slot in self._slots if slot.link is not None))
 
-    async def _keep(self, slot: _Slot) -> None:
+    async def _keep(self, slot: Slot) -> None:
         while True:
             slot.starts_at = started = self._loop.time()
             reason = await self._live(slot)
@@ -151,7 +110,7 @@ class Engines:
             await asyncio.sleep(slot.delay)
             self._owner.engine_restarts()
 
-    def _mark_lost(self, slot: _Slot, reason: str) -> None:
+    def _mark_lost(self, slot: Slot, reason: str) -> None:
         """Tell the owner before anybody else: who hears of a lost engine must not find the replica ready."""
         was_last = slot.ready and self.ready == 1
         slot.progress, slot.ready = None, False
@@ -163,17 +122,16 @@ class Engines:
     def _tell(self) -> None:
         self._owner.engines_changed(ready=[slot.number for slot in self._slots if slot.ready], fault=self._fault)
 
-    def _was_steady(self, slot: _Slot) -> bool:
+    def _was_steady(self, slot: Slot) -> bool:
         return recovery.is_steady(slot.ready_since, self._loop.time(), self._settings.lost_seconds)
 
     def _send_elsewhere(self) -> None:
         """Have those told at once for whom no engine will be there in time: another replica may be."""
-        start, slots = self._start_seconds or 0.0, self._slots
-        prospects = [Prospect(ready=each.ready, failed=each.failed, earliest=each.starts_at + start) for each in slots]
+        prospects = [slot.prospect(self._start_seconds or 0.0) for slot in self._slots]
         error = EngineLostError("no engine will be there in time to encode the request")
         self._batcher.expect(recovery.back_at(prospects), error)
 
-    async def _live(self, slot: _Slot) -> str:
+    async def _live(self, slot: Slot) -> str:
         """Run one engine process from birth to death; return why it ended, empty where its exit tells."""
         try:
             slot.link = await Link.spawn(self._command, self._settings.arguments)
@@ -203,14 +161,14 @@ class Engines:
             _LOG.exception("engine_supervision_failed")
             return "an internal fault; the log has more"
 
-    async def _greet(self, slot: _Slot, link: Link) -> None:
+    async def _greet(self, slot: Slot, link: Link) -> None:
         hello = await greet(link, self._settings.load_seconds, lambda progress: self._hear(slot, progress))
         difference = self._owner.greet(slot.number, hello.measured)
         if difference is not None:
             raise LostError(difference)
         self._batcher.suit(hello)
 
-    def _hear(self, slot: _Slot, progress: Progress | None) -> None:
+    def _hear(self, slot: Slot, progress: Progress | None) -> None:
         """Take in how a start goes, or that it is over; a line in the log for each stage, and now and then."""
         before, slot.progress = slot.progress, progress
         now = self._loop.time()
@@ -220,11 +178,9 @@ class Engines:
                 slot.told_at = now
                 extra = {"engine": slot.number, "stage": progress.stage, "done": progress.done, "total": progress.total}
                 _LOG.info("engine_progress", extra=extra)
-        starts = [slot.progress for slot in self._slots if slot.progress is not None]
-        farthest = max(starts, key=lambda each: (STAGES.index(each.stage), each.done), default=None)
-        self._owner.engine_progresses(farthest)
+        self._owner.engine_progresses(farthest(self._slots))
 
-    async def _serve(self, slot: _Slot, link: Link, batch: Batch) -> None:
+    async def _serve(self, slot: Slot, link: Link, batch: Batch) -> None:
         """Have one batch done; what an engine that is lost on the way means to it, the batcher knows.
 
         A batch of several callers gets half of a request's time: were it stuck for all of it, no time would be

@@ -85,17 +85,36 @@ class Link:
         self._arrived.put_nowait(None)
 
     async def send(self, message: messages.Message, blobs: Sequence[bytes | memoryview] = ()) -> None:
-        """Send a message; raises ConnectionLostError. The media are copied: where they are large, in a thread."""
-        size = sum(memoryview(blob).nbytes for blob in blobs)
-        try:
-            await aside.run(size, messages.send, self._sock, message, blobs)
-        except BlockingIOError as full:
-            raise messages.ConnectionLostError from full
+        """Send a message, however long the engine takes to read what was sent before; raises ConnectionLostError.
 
-    def hint(self, message: messages.Message) -> None:
-        """Send a small message at once; it is dropped where the engine is gone or reads nothing."""
-        with contextlib.suppress(messages.ConnectionLostError, OSError):
+        The media are copied: where they are large, in a thread.
+        """
+        size = sum(memoryview(blob).nbytes for blob in blobs)
+        while True:
+            try:
+                return await aside.run(size, messages.send, self._sock, message, blobs)
+            except BlockingIOError:
+                await self._has_room()
+
+    async def _has_room(self) -> None:
+        """Return when the engine has read most of what waits for it; raises ConnectionLostError where it is gone."""
+        room: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_writer(self._sock, _settle, room)
+        try:
+            await asyncio.wait({room, self.lost}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if self._sock.fileno() >= 0:
+                self._loop.remove_writer(self._sock)
+        if self.lost.done():
+            raise messages.ConnectionLostError
+
+    def hint(self, message: messages.Message) -> bool:
+        """Send a small message at once; return False where it is dropped: the engine is gone, or reads nothing."""
+        try:
             messages.send(self._sock, message)
+        except (messages.ConnectionLostError, OSError):
+            return False
+        return True
 
     async def receive(self) -> messages.Received:
         """Return the next message; raises ConnectionLostError once the engine is gone and all is read."""
@@ -108,9 +127,10 @@ class Link:
     async def stop(self) -> bool:
         """Ask the engine to leave, give it a moment, then `kill`; for an engine with nothing in flight."""
         try:
-            await self.send(messages.Stop())
+            async with asyncio.timeout(_LEAVE_SECONDS):
+                await self.send(messages.Stop())
             await asyncio.to_thread(self._process.wait, _LEAVE_SECONDS)
-        except (messages.ConnectionLostError, OSError, subprocess.TimeoutExpired):
+        except (messages.ConnectionLostError, OSError, subprocess.TimeoutExpired):  # TimeoutError is an OSError.
             pass
         return await self.kill()
 
@@ -140,6 +160,11 @@ class Link:
         if status is None:
             return "is still there"
         return f"was ended by signal {-status}" if status < 0 else f"exited with status {status}"
+
+
+def _settle(waited_for: asyncio.Future[None]) -> None:
+    if not waited_for.done():
+        waited_for.set_result(None)
 
 
 async def _undo(spawning: asyncio.Task[subprocess.Popen[bytes]]) -> None:

@@ -5,6 +5,7 @@ Place: made and kept by `replica`. Pure. Must never: judge a probe.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,11 @@ class ProbeReport:
     order_id: str | None
     at: str
     items: tuple[ProbeItem, ...] = field(default=())
+
+
+def are_good(items: Sequence[ProbeItem]) -> bool:
+    """Return whether every one of these passed."""
+    return all(item.result == "ok" for item in items)
 
 
 def render(report: ProbeReport | None) -> dict[str, Any] | None:

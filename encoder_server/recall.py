@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
-from encoder_server import aside, cache
+from encoder_server import aside, cache, times
 from encoder_server.cache import Bans, Entry, Memory
 from encoder_server.check import Passed, check_kept, in_order
 from encoder_server.encoding import Encoding, Hit, Outcome, Pending, mistaken
@@ -53,6 +53,13 @@ class Recall:
         self._sharing = Sharing(self._tier, self._bans, metrics, evidence, self._heed) if self._tier else None
         # What is shared passes through it: then there is one, be it of no bytes.
         self._memory = Memory(settings.cache_bytes) if settings.cache_bytes or self._tier else None
+
+    def report(self) -> dict[str, str | None] | None:
+        """Return what /v1/identity says of what the pool shares: since when it cannot be read here; None: no Redis."""
+        if self._tier is None:
+            return None
+        since = self._tier.unusable_since
+        return {"unusableSince": None if since is None else times.to_text(since)}
 
     async def run(self) -> None:
         """Keep what the pool shares, where it does, until cancelled."""

@@ -24,6 +24,9 @@ from encoder_server.settings import RedisSettings
 _LOG = logging.getLogger(__name__)
 # No request waits for it.
 _CONNECT_SECONDS = 1.0
+# Whatever a URL says: every wait here has an end, and the library's own, by `asyncio.wait_for`, forgets that it was
+# cancelled where what it waited for came in the same turn of the loop.
+_NO_CLOCKS = {"socket_timeout": None, "socket_connect_timeout": None}
 
 Command = tuple[str | bytes | int | float, ...]
 
@@ -91,6 +94,7 @@ class RedisConnection:
 
     def __init__(self, connection: AbstractConnection) -> None:
         self._connection = connection
+        self._transport: asyncio.WriteTransport | None = None
 
     @classmethod
     async def open(cls, url: str, resolving: asyncio.Lock, seconds: float) -> RedisConnection:
@@ -98,6 +102,7 @@ class RedisConnection:
         try:
             # The protocol's version by name, because its negotiation would hide which server is asked.
             pool = ConnectionPool.from_url(url, retry=Retry(NoBackoff(), 0), driver_info=None, protocol=2)
+            pool.connection_kwargs.update(_NO_CLOCKS)
             connection: AbstractConnection = pool.make_connection()  # type: ignore[no-untyped-call]
             if isinstance(connection, SSLConnection):
                 # It reads all the authorities of the system: 30 ms that are not to be the front's.
@@ -112,6 +117,8 @@ class RedisConnection:
         except BaseException as failed:
             await made.close()
             raise _told(failed) from None
+        writer = connection._writer
+        made._transport = None if writer is None else writer.transport
         return made
 
     async def ask(self, commands: Sequence[Command], seconds: float) -> list[Any]:
@@ -147,8 +154,10 @@ class RedisConnection:
             return error
 
     async def close(self) -> None:
-        """Close it at once, whatever is under way."""
+        """Close it at once: what a server has not read is not sent, and no farewell is awaited."""
         await self._connection.disconnect(nowait=True)
+        if self._transport is not None:
+            self._transport.abort()
 
 
 async def _resolve(about: dict[str, Any], resolving: asyncio.Lock) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -54,13 +55,15 @@ class RedisReader:
         self._breaker = breaker
         self._ready: asyncio.LifoQueue[RedisConnection] = asyncio.LifoQueue()
         self._open = 0
+        self._closed = False
+        self.unusable_since: float | None = time.time()
         self._missing = asyncio.Event()
         self._show()
 
     @property
     def usable(self) -> bool:
         """Whether it is worth asking now."""
-        return self._open > 0
+        return self._open > 0 and not self._closed
 
     async def read(self, keys: Sequence[str]) -> Found:
         """Return what is there of `keys`, as far as it came in time."""
@@ -82,7 +85,10 @@ class RedisReader:
             raise
         else:
             self._breaker = self._breaker.worked()
-            self._ready.put_nowait(connection)
+            if self._closed:
+                await connection.close()
+            else:
+                self._ready.put_nowait(connection)
         return Found(values=values, banned=frozenset(banned))
 
     async def _take(self, deadline: float) -> RedisConnection | None:
@@ -181,9 +187,11 @@ class RedisReader:
             _LOG.warning("cache_redis_lost", extra={"operation": operation, "reason": str(error)})
 
     def _show(self) -> None:
+        self.unusable_since = None if self.usable else self.unusable_since or time.time()
         self._metrics.usable.labels(_TIER).set(int(self.usable))
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, those that are read from as soon as they are given back."""
+        self._closed = True
         while not self._ready.empty():
             await self._ready.get_nowait().close()

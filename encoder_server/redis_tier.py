@@ -37,6 +37,11 @@ class RedisTier:
         """Whether it is worth asking now."""
         return self._reader.usable
 
+    @property
+    def unusable_since(self) -> float | None:
+        """Since when it is not, in seconds since 1970; None while it is."""
+        return self._reader.unusable_since
+
     async def read(self, keys: Sequence[str]) -> Found:
         """Return what is there of `keys`, as far as it came in time."""
         return await self._reader.read(keys)
@@ -56,7 +61,9 @@ class RedisTier:
     async def run(self) -> None:
         """Keep connections open and write, until cancelled; then close everything."""
         try:
-            await asyncio.gather(_forever(self._reader.keep_connected), _forever(self._writer.keep_writing))
+            async with asyncio.TaskGroup() as group:  # It waits for both to have ended: one may be connecting.
+                group.create_task(_forever(self._reader.keep_connected))
+                group.create_task(_forever(self._writer.keep_writing))
         finally:
             await self._reader.close()
             await self._writer.close()
@@ -67,8 +74,10 @@ def _breaker(most_failures: int) -> Breaker:
 
 
 async def _forever(step: Callable[[], Awaitable[None]]) -> None:
-    """Repeat `step`; a fault in it is one of ours, and costs the cache alone."""
-    while True:
+    """Repeat `step` until cancelled, were it that a library took the notice for itself; a fault in it is one of ours,
+    and costs the cache alone."""
+    task = asyncio.current_task()
+    while task is None or not task.cancelling():
         try:
             await step()
         except Exception:

@@ -19,7 +19,8 @@ from encoder_server.errors import UnavailableError
 from encoder_server.evidence import Evidence
 from encoder_server.lifecycle import Facts, Fault, Standing, State, refusal, stand
 from encoder_server.metrics import Metrics
-from encoder_server.probe_report import ProbeReport, render
+from encoder_server.order_report import OrderReport
+from encoder_server.probe_report import ProbeReport, are_good, render
 from encoder_server.settings import Settings
 from encoder_server.start_report import StartReport
 
@@ -44,7 +45,7 @@ class Replica:
         self._reference: identity.Reference | None = None
         self._showings = repair.Showings()
         self._probe: ProbeReport | None = None
-        self._orders: dict[str, dict[str, str] | None] = {"probe": None, "restart": None, "flush": None}
+        self._orders = OrderReport()
         self.boot_id = uuid.uuid4().hex
         self.leaving = asyncio.Event()
         self.strayed = asyncio.Event()
@@ -126,7 +127,7 @@ class Replica:
 
     def begin_probe(self, order_id: str) -> None:
         """Show that an ordered probe runs."""
-        self._orders["probe"] = {"id": order_id, "result": "running"}
+        self._orders.show("probe", order_id, "running")
         self._probe = ProbeReport(result="running", order_id=order_id, at=self._now())
 
     def end_probe(self, order_id: str, probes: Sequence[Probed], *, whole: bool) -> None:
@@ -136,30 +137,29 @@ class Replica:
         the operator's to judge: were they to hold a replica, one bad size would take a whole pool down.
         """
         result = self._report(order_id, self._take(probes), whole=whole).result
-        self._orders["probe"] = {"id": order_id, "result": result}
+        self._orders.show("probe", order_id, result)
         self._refresh()
 
     def end_timed_probe(self, probes: Sequence[Probed]) -> None:
         """Take in the golden probe that was due; one that no engine lived to answer tells nothing. An ordered probe
         that this one agrees with stays shown: who ordered it may not have read it yet."""
         items, shown = self._take(probes), self._probe
-        if items and not (_good(items) and shown is not None and shown.order_id is not None):
+        if items and not (are_good(items) and shown is not None and shown.order_id is not None):
             self._report(None, items)
         self._refresh()
 
     def accept_restart(self, order_id: str) -> None:
         """Obey an order to restart."""
-        self._orders["restart"] = {"id": order_id, "result": "accepted"}
+        self._orders.show("restart", order_id, "accepted")
         self.drain("a restart was ordered")
 
     def begin_flush(self, order_id: str) -> None:
         """Show that entries are being flushed: this replica's own are gone, what it shares may not be yet."""
-        self._orders["flush"] = {"id": order_id, "result": "running"}
+        self._orders.show("flush", order_id, "running")
 
     def end_flush(self, order_id: str) -> None:
         """Show that an ordered flush is done, unless another one was ordered since."""
-        if self._orders["flush"] == {"id": order_id, "result": "running"}:
-            self._orders["flush"] = {"id": order_id, "result": "done"}
+        self._orders.end("flush", order_id, "done")
 
     def _take(self, probes: Sequence[Probed]) -> tuple[ProbeItem, ...]:
         """Return a probe's items, each as it fared worst; none where no engine lived to answer."""
@@ -170,7 +170,7 @@ class Replica:
         return identity.gather(self.measured, probes)[0]
 
     def _report(self, order_id: str | None, items: Sequence[ProbeItem], *, whole: bool = True) -> ProbeReport:
-        result = "passed" if items and whole and _good(items) else "failed"
+        result = "passed" if items and whole and are_good(items) else "failed"
         self._probe = ProbeReport(result=result, order_id=order_id, at=self._now(), items=tuple(items))
         _LOG.info("probe_ended", extra={"result": result, "order_id": order_id})
         return self._probe
@@ -241,10 +241,6 @@ class Replica:
             "check": {modality: entry.check for modality, entry in declared.items()},
             "probe": render(self._probe),
             "expected": None if expected is None else {"policy": expected.policy, "fingerprint": expected.fingerprint},
-            "orders": dict(self._orders),
+            "orders": self._orders.render(),
             "recentViolations": self._evidence.recent,
         }
-
-
-def _good(items: Sequence[ProbeItem]) -> bool:
-    return all(item.result == "ok" for item in items)

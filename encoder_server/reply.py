@@ -49,14 +49,15 @@ class Reply(web.StreamResponse):
             f"HTTP/1.1 200 OK\r\nContent-Type: {self._type}\r\nContent-Length: {length}\r\n"
             f"{REQUEST_ID_HEADER}: {self._id}\r\nServer: {SERVER}\r\nDate: {_date(int(time.time()))}\r\n\r\n"
         ).encode()
+        self._size = len(head) + length
+        self._pieces = ()
+        request.writer.output_size = self._size  # Whatever fails from here on, nobody answers a second time.
         if length <= _LARGE:
             transport.write(b"".join((head, *pieces)))
         else:
             transport.write(head)
             for piece in pieces:
                 transport.write(piece)
-        self._size = len(head) + length
-        self._pieces = ()
         return transport.get_write_buffer_size() == 0
 
     @property

@@ -5,7 +5,6 @@ Place: between aiohttp and everything else. Must never: hold logic, or read a bo
 
 from __future__ import annotations
 
-import asyncio
 from importlib.metadata import version
 from typing import Any
 
@@ -15,7 +14,7 @@ from aiohttp.typedefs import Handler
 
 from encoder_server import ids, inflate, keys, openapi
 from encoder_server.arrival import Arrival
-from encoder_server.errors import CrowdedError, EncoderServerError, LimitExceededError
+from encoder_server.errors import CrowdedError, LimitExceededError
 from encoder_server.lifecycle import State
 from encoder_server.pipeline import Call
 from encoder_server.reply import Reply
@@ -48,22 +47,12 @@ async def _openapi(request: web.Request) -> web.Response:
 
 async def _encode(request: web.Request) -> web.StreamResponse:
     app = request.app
+    request[keys.TRAIL].is_counted = True
     stream = request[STREAM] = Stream(request)
-    code = "internal"
-    try:
-        crowded = app[keys.CONNECTIONS].crowded
-        if crowded is not None:
-            raise CrowdedError(crowded)
-        answer = await app[keys.PIPELINE].encode(_call(request, app[keys.SETTINGS].limits.max_body_bytes, stream))
-        code = "ok"
-    except EncoderServerError as error:
-        code = error.code
-        raise
-    except (asyncio.CancelledError, ConnectionError):
-        code = "cancelled"  # Who leaves while the promises are written is heard of by whichever comes first.
-        raise
-    finally:
-        app[keys.METRICS].requests.add((code,))
+    crowded = app[keys.CONNECTIONS].crowded
+    if crowded is not None:
+        raise CrowdedError(crowded)
+    answer = await app[keys.PIPELINE].encode(_call(request, app[keys.SETTINGS].limits.max_body_bytes, stream))
     if not stream.opened and Reply.fits(request) and not must_close(app):
         return Reply(answer.body, answer.content_type, request[keys.REQUEST_ID])
     return web.Response(body=b"".join(answer.body), content_type=answer.content_type)
@@ -105,7 +94,8 @@ def _caller(request: web.Request) -> str:
 
 
 async def _identity(request: web.Request) -> web.Response:
-    return _json(request.app[keys.REPLICA].report())
+    sharing = request.app[keys.PIPELINE].recall.report()
+    return _json({**request.app[keys.REPLICA].report(), "sharing": sharing})
 
 
 async def _limits(request: web.Request) -> web.Response:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from encoder_server import container
 from encoder_server.cache import Bans, Entry
-from encoder_server.check import Violation, check_kept
+from encoder_server.check import Rows, Violation, check_kept
 from encoder_server.encoding import mistaken
 from encoder_server.engine.messages import Declared, Output
 from encoder_server.evidence import Evidence
@@ -96,8 +96,8 @@ class Sharing:
         """Give `job` what was found, if that is good; else have it taken out."""
         if entry is not None and entry.producer in self._bans:
             self._metrics.flushed.labels(_TIER).inc()
-        elif entry is not None and self._passes(job, entry, declared):
-            job.recall(*_result(job, entry))
+        elif entry is not None and (rows := self._passed(job, entry, declared)) is not None:
+            job.recall(*_result(job, rows))
             recalled(entry)
             return
         else:
@@ -106,12 +106,14 @@ class Sharing:
             _LOG.error("cache_corrupt", extra={"tier": _TIER, "producer": producer, "key": key})
         self._tier.drop(key)
 
-    def _passes(self, job: Job, entry: Entry, declared: Mapping[str, Declared]) -> bool:
-        found = check_kept(job.medium.modality, entry.rows(job.medium.index), declared)
+    def _passed(self, job: Job, entry: Entry, declared: Mapping[str, Declared]) -> Rows | None:
+        """Return the rows that `entry` holds for `job`; None where they do not pass the check."""
+        rows = entry.rows(job.medium.index)
+        found = check_kept(job.medium.modality, rows, declared)
         if isinstance(found, Violation):
             self._evidence.cached((), (found,))
-            return False
-        return True
+            return None
+        return rows
 
     def share(self, entry: Entry) -> None:
         """Have what was encoded here, and passed the check, put where the pool finds it."""
@@ -141,9 +143,9 @@ def _open(values: Mapping[str, bytes | None]) -> dict[str, Entry | None]:
     return entries
 
 
-def _result(job: Job, entry: Entry) -> tuple[Told, Done]:
-    """Return what an engine would have said of the medium whose rows `entry` holds."""
-    medium, rows = job.medium, entry.rows(job.medium.index)
+def _result(job: Job, rows: Rows) -> tuple[Told, Done]:
+    """Return what an engine would have said of the medium that has these `rows`."""
+    medium = job.medium
     failures = mistaken(medium, rows.promise)
     if failures:
         return Told(failures=failures), Done()

@@ -51,13 +51,15 @@ class Timing:
 
 
 class Trail:
-    """One request's. `code` is how it ended, as in `encoder_requests_total`, and `at_fault` says that the server was at
-    fault, whatever status the answer had; `began_ns` is in nanoseconds since 1970."""
+    """One request's. `code` is how it ended, for the log and, where it `is_counted`, for `encoder_requests_total`;
+    `at_fault` says that the server was at fault, whatever status the answer had; `began_ns` is in nanoseconds since
+    1970."""
 
     def __init__(self, request_id: str, metrics: Metrics) -> None:
         self.request_id = request_id
         self.code = "ok"
         self.at_fault = False
+        self.is_counted = False
         self.items = 0
         self.cached = 0
         self.tokens = 0
@@ -93,6 +95,11 @@ class Trail:
     def failed(self, error: EncoderServerError) -> None:
         """Hear why the request failed."""
         self.code, self.at_fault = error.code, error.status >= 500
+
+    def cut_off(self) -> None:
+        """Hear that the caller left before all of its answer was written; an error that was to be told stays."""
+        if self.code == "ok":
+            self.code = "cancelled"
 
     @property
     def stages(self) -> tuple[Stage, ...]:

@@ -28,8 +28,9 @@ _LARGE = ((1024, 1024), (918, 1850), (2048, 1365), (4000, 300), (300, 4000))
 class Specimen:
     """One medium to draw: other content for every `seed`; `mark` names a corner that is painted over.
 
-    Of a video: `frames`, `fps` (0: bare frames), and `repainted`, the first frame that is painted over and the one
-    behind the last. Of a sound: `samples`, `rate`, and `repainted`, which samples are silenced.
+    Of a video: `frames`, `fps` (0: bare frames), `filed` (one file, no list), and `repainted`, the first frame that is
+    painted over and the one behind the last. Of a sound: `samples`, `rate`, and `repainted`, the samples that are
+    silenced.
     """
 
     modality: str
@@ -39,6 +40,7 @@ class Specimen:
     mark: str = ""
     frames: int = 0
     fps: float = 0.0
+    filed: bool = False
     samples: int = 0
     rate: int = 0
     repainted: tuple[int, int] | None = None
@@ -62,7 +64,7 @@ class Specimen:
             return f"{self.modality} {self.samples} samples at {self.rate} Hz"
         frames = f", {self.frames} frame{'s' if self.frames > 1 else ''}" if self.frames else ""
         rate = f" at {self.fps:g} a second" if self.fps else ""
-        return f"{self.modality} {self.width}x{self.height}{frames}{rate}"
+        return f"{self.modality} {self.width}x{self.height}{frames}{rate}{', a file' if self.filed else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +72,15 @@ class Case:
     """Runs of the encoder, one after another, each a batch. The first run of a specimen alone is what its later
     ones are held against. `seeded`: random numbers start anew at each run. `places`: a medium, then the same
     with its first and with its last corner painted over. `times`: a video or a sound, then the same with parts
-    painted over, from the first to the last."""
+    painted over, from the first to the last. `chosen`: a video file, then the same with frames painted over that the
+    encoder chose, each by itself."""
 
     group: str
     runs: tuple[tuple[Specimen, ...], ...]
     seeded: bool = False
     places: bool = False
     times: bool = False
+    chosen: bool = False
 
     @property
     def pixels(self) -> int:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import io
 import wave
+from fractions import Fraction
 
+import av
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
@@ -19,10 +21,12 @@ from encoder_server.engine.integers import scatter
 
 
 def draw(specimen: Specimen) -> tuple[bytes, ...]:
-    """Draw a picture, or the frames of a video, as PNG files: noise in blocks on two ramps, other noise in each; or a
-    sound as a WAV file: noise, and a tone, whose height and loudness change."""
+    """Draw a picture, or the frames of a video, as PNG files: noise in blocks on two ramps, other noise in each; or all
+    frames as one video file; or a sound as a WAV file: noise, and a tone, whose height and loudness change."""
     if specimen.rate:
         return (_wav(_loud(specimen), specimen.rate),)
+    if specimen.filed:
+        return (_film(specimen),)
     return tuple(_png(_painted(specimen, frame)) for frame in range(max(specimen.frames, 1)))
 
 
@@ -78,6 +82,26 @@ def _wav(samples: npt.NDArray[np.int64], rate: int) -> bytes:
         sound.setsampwidth(2)
         sound.setframerate(rate)
         sound.writeframes(samples.astype("<i2").tobytes())
+    return file.getvalue()
+
+
+def _film(specimen: Specimen) -> bytes:
+    """Write frames that are pictures each, so that what is painted over in one is in no other."""
+    made = io.BytesIO()
+    with av.open(made, "w", format="matroska") as file:
+        stream = file.add_stream("mjpeg", rate=Fraction(specimen.fps).limit_denominator(1000))
+        stream.width, stream.height, stream.pix_fmt = specimen.width, specimen.height, "yuvj420p"
+        for at in range(specimen.frames):
+            packet = av.Packet(_jpeg(_painted(specimen, at)))
+            packet.pts = packet.dts = round(1000 * at / specimen.fps)
+            packet.time_base, packet.is_keyframe, packet.stream = Fraction(1, 1000), True, stream
+            file.mux(packet)
+    return made.getvalue()
+
+
+def _jpeg(pixels: npt.NDArray[np.uint8]) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, format="JPEG", quality=95, subsampling="4:2:0")
     return file.getvalue()
 
 

@@ -52,6 +52,7 @@ class Kind(StrEnum):
     RANDOM = "non-deterministic"
     STATE = "keeps state"
     BLIND = "blind to content"
+    RESAMPLES = "samples chosen frames again"
     MATES = "depends on batch mates"
     FAILS_IN_BATCH = "fails in a batch"
     BUFFER = "reuses its output buffer"
@@ -72,6 +73,7 @@ RULES: Mapping[Kind, Rule] = {
     Kind.RANDOM: Rule.REPEATABLE,
     Kind.STATE: Rule.REPEATABLE,
     Kind.BLIND: Rule.CONTENT,
+    Kind.RESAMPLES: Rule.CONTENT,
     Kind.MATES: Rule.BATCH,
     Kind.FAILS_IN_BATCH: Rule.BATCH,
     Kind.BUFFER: Rule.BATCH,

@@ -113,3 +113,19 @@ def _even_step(edges: Sequence[int]) -> int | None:
         return None
     step = round((edges[-1] - edges[0]) / len(gaps))
     return step if all(abs(gap - step) <= 1 for gap in gaps) else None
+
+
+def in_words(geometry: Geometry, modality: str) -> str:
+    """Say a processor's steps for people."""
+    sides = f"width: {steps_in_words(geometry.width)}; height: {steps_in_words(geometry.height)}"
+    if modality != "video":
+        return sides
+    frames = "frame" if geometry.time == 1 else f"{geometry.time} frames"
+    return f"{sides}; time: {f'a step every {frames}' if geometry.time else 'no even steps'}"
+
+
+def steps_in_words(axis: Axis, unit: str = "pixels") -> str:
+    """Say the steps along one axis."""
+    if axis.factor is not None:
+        return f"a step every {axis.factor} {unit}"
+    return "no even steps" if axis.edges else "one grid"

@@ -68,6 +68,27 @@ def by_time(
         yield finding(case, runs[0], 0, kind, f"its rows are in the order of {told}")
 
 
+def by_choice(
+    case: Case,
+    runs: Sequence[Run],
+    alone: Mapping[Specimen, Rows],
+    tolerance: float,
+    tested: Counter[Rule],
+) -> Iterator[Finding]:
+    """Hold a video file against itself with a frame painted over that the encoder chose: its rows must answer."""
+    plain = alone.get(runs[0].outcomes[0].specimen)
+    for run in runs[1:]:
+        specimen = run.outcomes[0].specimen
+        rows = alone.get(specimen)
+        if plain is None or rows is None:
+            continue
+        tested[Rule.CONTENT] += 1
+        if distance(rows, plain) <= tolerance:
+            first, _ = specimen.repainted or (0, 0)
+            detail = f"other content of frame {first}, which it chose, changes none of its rows"
+            yield finding(case, run, 0, Kind.RESAMPLES, detail)
+
+
 def _part(run: Run, first: int, behind: int) -> str:
     kind = "sample" if run.outcomes[0].specimen.rate else "frame"
     return f"{kind} {first}" if behind - first == 1 else f"{kind}s {first} to {behind - 1}"

@@ -22,13 +22,21 @@ from encoder_server.conformance.audit import Audit, Group
 from encoder_server.conformance.cases import Case, Specimen, image_cases
 from encoder_server.conformance.clips import video_cases
 from encoder_server.conformance.drawing import blank, draw
+from encoder_server.conformance.films import film_cases
 from encoder_server.conformance.findings import Finding, Kind, Rule
-from encoder_server.conformance.geometry import Axis, Geometry, explore, explore_frames, explore_samples
+from encoder_server.conformance.geometry import (
+    Geometry,
+    explore,
+    explore_frames,
+    explore_samples,
+    in_words,
+    steps_in_words,
+)
 from encoder_server.conformance.outcomes import Outcome, Run
 from encoder_server.conformance.sounds import sound_cases
 from encoder_server.conformance.verdicts import judge
 from encoder_server.conformance.watch import Watching
-from encoder_server.encoders import Description
+from encoder_server.encoders import ChoosesFrames, Description
 from encoder_server.engine.preprocess import Medium
 
 # Wrong rows are off by about their own length. A batch changes the order of sums, which costs a few last digits.
@@ -109,14 +117,24 @@ class Sweep:
             return [Case(group=f"{modality} (no cases are known)", runs=())]
         self._progress(f"asking the processor for its steps ({modality})")
         geometry = self._geometry(modality)
-        self._steps[modality] = _in_words(geometry, modality)
-        return plan(geometry, max_pixels=self._extent.max_pixels, quick=self._extent.quick)
+        self._steps[modality] = in_words(geometry, modality)
+        cases = plan(geometry, max_pixels=self._extent.max_pixels, quick=self._extent.quick)
+        films = film_cases(geometry, self._wanted, max_pixels=self._extent.max_pixels) if modality == "video" else ()
+        return (*cases, *films)
+
+    def _wanted(self, frames: int, fps: float) -> Sequence[int]:
+        """Ask which frames of a file are chosen; whatever is raised is found when the file is encoded."""
+        watched = self._pipeline.watched
+        try:
+            return list(watched.frames_wanted(frames, fps)) if isinstance(watched, ChoosesFrames) else ()
+        except Exception:
+            return ()
 
     def _sounds(self, rate: int) -> Sequence[Case]:
         self._progress("asking the processor for its steps (audio)")
         plain = Specimen(modality="audio", rate=rate)
         steps = explore_samples(lambda counts: self._ask([replace(plain, samples=count) for count in counts]), rate)
-        self._steps["audio"] = f"time: {_steps(steps, 'samples')}"
+        self._steps["audio"] = f"time: {steps_in_words(steps, 'samples')}"
         return sound_cases(steps, quick=self._extent.quick)
 
     def _geometry(self, modality: str) -> Geometry:
@@ -216,7 +234,7 @@ def _seed() -> None:
 
 
 def _medium(index: int, specimen: Specimen, files: tuple[bytes, ...]) -> Medium:
-    if not specimen.frames:
+    if not specimen.frames or specimen.filed:
         return Medium(index=index, modality=specimen.modality, data=files[0])
     return Medium(index=index, modality=specimen.modality, frames=files, fps=specimen.fps or None)
 
@@ -225,17 +243,3 @@ def _joined(steps: Mapping[str, str]) -> str:
     if len(steps) < 2:
         return "".join(steps.values()) or "none asked for"
     return "\n".join(f"{modality}: {words}" for modality, words in steps.items())
-
-
-def _in_words(geometry: Geometry, modality: str) -> str:
-    sides = f"width: {_steps(geometry.width)}; height: {_steps(geometry.height)}"
-    if modality != "video":
-        return sides
-    frames = "frame" if geometry.time == 1 else f"{geometry.time} frames"
-    return f"{sides}; time: {f'a step every {frames}' if geometry.time else 'no even steps'}"
-
-
-def _steps(axis: Axis, unit: str = "pixels") -> str:
-    if axis.factor is not None:
-        return f"a step every {axis.factor} {unit}"
-    return "no even steps" if axis.edges else "one grid"

@@ -18,7 +18,7 @@ from encoder_server.conformance.cases import Case, Specimen
 from encoder_server.conformance.compare import distance, explain
 from encoder_server.conformance.findings import Finding, Kind, Rule
 from encoder_server.conformance.outcomes import Run, finding
-from encoder_server.conformance.reading import by_place, by_time
+from encoder_server.conformance.reading import by_choice, by_place, by_time
 from encoder_server.engine.messages import Declared
 
 
@@ -45,6 +45,8 @@ def judge(case: Case, runs: Sequence[Run], declared: Mapping[str, Declared], tol
         findings += by_place(case, runs, alone, tested)
     if case.times:
         findings += by_time(case, runs, alone, tolerance, tested)
+    if case.chosen:
+        findings += by_choice(case, runs, alone, tolerance, tested)
     findings += _content(case, runs, alone, tolerance, tested)
     return Judged(findings=tuple(findings), tested=tested)
 

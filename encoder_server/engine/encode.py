@@ -68,28 +68,27 @@ def encode(
     for part in parts:
         kept = [item for item in part if wanted(item.medium.index)]
         outcomes |= zip(map(id, kept), isolate("model", run, kept, renew), strict=True)
-    embeddings: list[Embedding] = []
-    failures: list[Failure] = []
-    for item in ready:
-        if id(item) not in outcomes:
-            continue
-        medium, outcome = item.medium, outcomes[id(item)]
-        if isinstance(outcome, Fault):
-            failures.append(
-                Failure(
-                    index=medium.index,
-                    modality=medium.modality,
-                    code=outcome.code,
-                    detail=outcome.detail,
-                    promised=item.features.tokens,
-                    grid=item.features.grid,
-                    size=item.size,
-                )
-            )
-        else:
-            rows, finite = outcome
-            embeddings.append(Embedding(index=medium.index, modality=medium.modality, rows=rows, finite=finite))
-    return embeddings, failures
+    settled = [(item, outcomes[id(item)]) for item in ready if id(item) in outcomes]
+    return (
+        [_embedding(item, *outcome) for item, outcome in settled if not isinstance(outcome, Fault)],
+        [_failure(item, outcome) for item, outcome in settled if isinstance(outcome, Fault)],
+    )
+
+
+def _embedding(item: Ready, rows: torch.Tensor, finite: bool) -> Embedding:
+    return Embedding(index=item.medium.index, modality=item.medium.modality, rows=rows, finite=finite)
+
+
+def _failure(item: Ready, fault: Fault) -> Failure:
+    return Failure(
+        index=item.medium.index,
+        modality=item.medium.modality,
+        code=fault.code,
+        detail=fault.detail,
+        promised=item.features.tokens,
+        grid=item.features.grid,
+        size=item.size,
+    )
 
 
 def _by_modality(ready: Sequence[Ready]) -> list[list[Ready]]:

@@ -6,6 +6,8 @@ bytes say and no other, with the decoders of `clips.CODECS` alone; of its stream
 A survey reads the packets and decodes none of them: how many frames there will be, at which rate, and whether so many
 of them may be decoded at all. What is then kept of them has limits of its own.
 
+Of the other streams nothing is read that need not be, and all that is read counts.
+
 Must never: open a path, a protocol or a playlist, or trust a header's counts: they are refused where they are over a
 limit, packets are counted, and the decoder counts again.
 """
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 
 import av
 import av.logging
+from av.stream import Discard
 
 from encoder_server import clips, scans
 from encoder_server.engine.bounds import LEAST_PIXELS, Bounds
@@ -57,6 +60,9 @@ def opened(
     with av.open(io.BytesIO(content), mode="r", format=container, options=_OPTIONS) as file:
         stream = _video(file)
         _hold_to_limits(file, stream, bounds)
+        for other in file.streams:
+            if other.index != stream.index:
+                other.discard = Discard.all  # Neither decoded nor, where the container allows that, read.
         yield file, stream
 
 
@@ -65,15 +71,11 @@ def survey(content: bytes, container: str, bounds: Bounds) -> Count:
 
     An estimate: some packets are no frame that is shown. Those that say so themselves are left out.
     """
-    shown, size, first, last = 0, 0, None, None
+    shown, first, last = 0, None, None
     with opened(content, container, bounds) as (file, stream):
         codec = stream.codec_context.codec.name
-        for packets, packet in enumerate((each for each in file.demux(stream) if each.size), start=1):
+        for packets, packet in enumerate(_packets(file, stream, len(content)), start=1):
             limit_work(stream.width, stream.height, packets, bounds)
-            # A table may name the same bytes again and again: a small file is then read for hours.
-            size += packet.size
-            if size > _MOST_TIMES * len(content):
-                raise BadMediaError("the video is damaged: its packets have more bytes than it has")
             if codec == "mjpeg" and scans.too_many(bytes(packet)):
                 raise BadMediaError(f"a frame is a JPEG of more than {scans.MOST} scans, the limit")
             if packet.is_discard or (codec == "vp8" and not memoryview(packet)[0] & _VP8_SHOWN):
@@ -86,6 +88,20 @@ def survey(content: bytes, container: str, bounds: Bounds) -> Count:
         count = counted(stream, shown, None if first is None else first * base, None if last is None else last * base)
     limit_seconds(count, bounds)
     return count
+
+
+def _packets(
+    file: av.container.InputContainer, stream: av.VideoStream, length: int
+) -> Iterator[av.Packet[av.stream.Stream]]:
+    """Give the packets of `stream`, while all that is read of a file of `length` bytes, be it of another stream, is no
+    more than a whole one has: a table may name the same bytes again and again, and be read for hours."""
+    size = 0
+    for packet in file.demux():
+        size += packet.size
+        if size > _MOST_TIMES * length:
+            raise BadMediaError("the video is damaged: its packets have more bytes than it has")
+        if packet.stream_index == stream.index and packet.size:
+            yield packet
 
 
 def counted(stream: av.VideoStream, frames: int, first: float | None, last: float | None) -> Count:

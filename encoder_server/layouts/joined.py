@@ -20,6 +20,32 @@ from encoder_server.layouts.parts import (
 )
 
 _HIDDEN, _DEPTH, _HEADS, _INNER, _OUT = patches.HIDDEN, patches.DEPTH, patches.HEADS, patches.INNER, 48
+_PIXTRAL_PROCESSOR = {
+    "do_convert_rgb": True,
+    "do_normalize": True,
+    "do_rescale": True,
+    "do_resize": True,
+    "image_mean": CLIP_MEAN,
+    "image_processor_type": "PixtralImageProcessor",
+    "image_std": CLIP_STD,
+    "patch_size": {"height": 16, "width": 16},
+    "resample": 3,
+    "size": {"longest_edge": 256},
+}
+_INTERNVL_PROCESSOR = {
+    "crop_to_patches": False,
+    "do_convert_rgb": True,
+    "do_normalize": True,
+    "do_rescale": True,
+    "do_resize": True,
+    "image_mean": [0.485, 0.456, 0.406],
+    "image_processor_type": "GotOcr2ImageProcessor",
+    "image_std": [0.229, 0.224, 0.225],
+    "max_patches": 12,
+    "min_patches": 1,
+    "resample": 3,
+    "size": {"height": 56, "width": 56},
+}
 
 
 def llava() -> Layout:
@@ -83,30 +109,10 @@ def pixtral() -> Layout:
         "vision_feature_layer": -1,
         "vision_feature_select_strategy": "full",
     }
-    processor = {
-        "do_convert_rgb": True,
-        "do_normalize": True,
-        "do_rescale": True,
-        "do_resize": True,
-        "image_mean": CLIP_MEAN,
-        "image_processor_type": "PixtralImageProcessor",
-        "image_std": CLIP_STD,
-        "patch_size": {"height": 16, "width": 16},
-        "resample": 3,
-        "size": {"longest_edge": 256},
-    }
     whole = {"image_token": "[IMG]", "patch_size": 16, "processor_class": "PixtralProcessor"}
-    tower: Shapes = {"patch_conv.weight": (_HIDDEN, 3, 16, 16), "ln_pre.weight": (_HIDDEN,)}
-    for layer in range(_DEPTH):
-        parts = norm("attention_norm", _HIDDEN, bias=False) | norm("ffn_norm", _HIDDEN, bias=False)
-        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
-            parts |= linear(f"attention.{name}", _HIDDEN, _HIDDEN, bias=False)
-        for name, rows, columns in (("gate", _INNER, _HIDDEN), ("up", _INNER, _HIDDEN), ("down", _HIDDEN, _INNER)):
-            parts |= linear(f"feed_forward.{name}_proj", rows, columns, bias=False)
-        tower |= under(f"transformer.layers.{layer}.", parts)
     return Layout(
-        files={"config.json": config, "preprocessor_config.json": processor, "processor_config.json": whole},
-        shapes=under("vision_tower.", tower) | _projector() | _language_model(),
+        files={"config.json": config, "preprocessor_config.json": _PIXTRAL_PROCESSOR, "processor_config.json": whole},
+        shapes=under("vision_tower.", _pixtral_tower()) | _projector() | _language_model(),
     )
 
 
@@ -138,21 +144,27 @@ def internvl() -> Layout:
         "vision_feature_layer": -1,
         "vision_feature_select_strategy": "default",
     }
-    processor = {
-        "crop_to_patches": False,
-        "do_convert_rgb": True,
-        "do_normalize": True,
-        "do_rescale": True,
-        "do_resize": True,
-        "image_mean": [0.485, 0.456, 0.406],
-        "image_processor_type": "GotOcr2ImageProcessor",
-        "image_std": [0.229, 0.224, 0.225],
-        "max_patches": 12,
-        "min_patches": 1,
-        "resample": 3,
-        "size": {"height": 56, "width": 56},
-    }
     whole = {"image_seq_length": 4, "processor_class": "InternVLProcessor"}
+    projector = norm("multi_modal_projector.layer_norm", 4 * _HIDDEN)
+    return Layout(
+        files={"config.json": config, "preprocessor_config.json": _INTERNVL_PROCESSOR, "processor_config.json": whole},
+        shapes=under("vision_tower.", _internvl_tower()) | projector | _projector(4 * _HIDDEN) | _language_model(),
+    )
+
+
+def _pixtral_tower() -> Shapes:
+    tower: Shapes = {"patch_conv.weight": (_HIDDEN, 3, 16, 16), "ln_pre.weight": (_HIDDEN,)}
+    for layer in range(_DEPTH):
+        parts = norm("attention_norm", _HIDDEN, bias=False) | norm("ffn_norm", _HIDDEN, bias=False)
+        for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+            parts |= linear(f"attention.{name}", _HIDDEN, _HIDDEN, bias=False)
+        for name, rows, columns in (("gate", _INNER, _HIDDEN), ("up", _INNER, _HIDDEN), ("down", _HIDDEN, _INNER)):
+            parts |= linear(f"feed_forward.{name}_proj", rows, columns, bias=False)
+        tower |= under(f"transformer.layers.{layer}.", parts)
+    return tower
+
+
+def _internvl_tower() -> Shapes:
     tower: Shapes = {
         "embeddings.cls_token": (1, 1, _HIDDEN),
         "embeddings.position_embeddings": (1, 17, _HIDDEN),
@@ -166,11 +178,7 @@ def internvl() -> Layout:
             parts |= linear(f"attention.{name}", _HIDDEN, _HIDDEN)
         parts |= linear("mlp.fc1", _INNER, _HIDDEN) | linear("mlp.fc2", _HIDDEN, _INNER)
         tower |= under(f"encoder.layer.{layer}.", parts)
-    projector = norm("multi_modal_projector.layer_norm", 4 * _HIDDEN)
-    return Layout(
-        files={"config.json": config, "preprocessor_config.json": processor, "processor_config.json": whole},
-        shapes=under("vision_tower.", tower) | projector | _projector(4 * _HIDDEN) | _language_model(),
-    )
+    return tower
 
 
 def _projector(width: int = _HIDDEN) -> Shapes:

@@ -104,21 +104,7 @@ def dinov2() -> Layout:
         "rescale_factor": 0.00392156862745098,
         "size": {"shortest_edge": 96},
     }
-    shapes: Shapes = {
-        "embeddings.cls_token": (1, 1, HIDDEN),
-        "embeddings.mask_token": (1, HIDDEN),
-        "embeddings.position_embeddings": (1, 50, HIDDEN),
-        "embeddings.patch_embeddings.projection.weight": (HIDDEN, 3, 14, 14),
-        "embeddings.patch_embeddings.projection.bias": (HIDDEN,),
-    }
-    shapes |= norm("layernorm", HIDDEN)
-    for layer in range(DEPTH):
-        parts: Shapes = {"layer_scale1.lambda1": (HIDDEN,), "layer_scale2.lambda1": (HIDDEN,)}
-        parts |= norm("norm1", HIDDEN) | norm("norm2", HIDDEN)
-        for name in ("attention.query", "attention.key", "attention.value", "output.dense"):
-            parts |= linear(f"attention.{name}", HIDDEN, HIDDEN)
-        shapes |= under(f"encoder.layer.{layer}.", parts | _mlp("mlp."))
-    return _layout(config, processor, shapes)
+    return _layout(config, processor, _dinov2_tower())
 
 
 def clip_vision() -> dict[str, Any]:
@@ -138,6 +124,24 @@ def clip_tower() -> Shapes:
         "embeddings.position_embedding.weight": ((CLIP_SIDE // CLIP_PATCH) ** 2 + 1, HIDDEN),
     }
     return embeddings | norm("pre_layrnorm", HIDDEN) | _encoder() | norm("post_layernorm", HIDDEN)
+
+
+def _dinov2_tower() -> Shapes:
+    shapes: Shapes = {
+        "embeddings.cls_token": (1, 1, HIDDEN),
+        "embeddings.mask_token": (1, HIDDEN),
+        "embeddings.position_embeddings": (1, 50, HIDDEN),
+        "embeddings.patch_embeddings.projection.weight": (HIDDEN, 3, 14, 14),
+        "embeddings.patch_embeddings.projection.bias": (HIDDEN,),
+    }
+    shapes |= norm("layernorm", HIDDEN)
+    for layer in range(DEPTH):
+        parts: Shapes = {"layer_scale1.lambda1": (HIDDEN,), "layer_scale2.lambda1": (HIDDEN,)}
+        parts |= norm("norm1", HIDDEN) | norm("norm2", HIDDEN)
+        for name in ("attention.query", "attention.key", "attention.value", "output.dense"):
+            parts |= linear(f"attention.{name}", HIDDEN, HIDDEN)
+        shapes |= under(f"encoder.layer.{layer}.", parts | _mlp("mlp."))
+    return shapes
 
 
 def _siglip_tower() -> Shapes:

@@ -10,6 +10,17 @@ from typing import Any
 from encoder_server.layouts.parts import Layout, Shapes, language_model, linear, norm, text_config, under
 
 _HIDDEN, _DEPTH, _HEADS, _INNER, _OUT, _POSITIONS = 64, 2, 4, 128, 48, 1500
+# The processor's one file is for pictures too.
+_OMNI_PICTURES = {
+    "image_processor_type": "Qwen2VLImageProcessor",
+    "image_mean": [0.5, 0.5, 0.5],
+    "image_std": [0.5, 0.5, 0.5],
+    "max_pixels": 12_845_056,
+    "merge_size": 2,
+    "min_pixels": 3136,
+    "patch_size": 16,
+    "temporal_patch_size": 2,
+}
 
 
 def whisper() -> Layout:
@@ -57,25 +68,9 @@ def qwen2_audio() -> Layout:
 def qwen3_omni() -> Layout:
     """Qwen3-Omni without its talker: the thinker's audio tower, and some of its language model; the processor's one
     file is for pictures too."""
-    audio = {
-        "model_type": "qwen3_omni_moe_audio_encoder",
-        "activation_function": "gelu",
-        "conv_chunksize": 500,
-        "d_model": _HIDDEN,
-        "downsample_hidden_size": 16,
-        "encoder_attention_heads": _HEADS,
-        "encoder_ffn_dim": _INNER,
-        "encoder_layers": _DEPTH,
-        "max_source_positions": _POSITIONS,
-        "n_window": 50,
-        "n_window_infer": 400,
-        "num_mel_bins": 128,
-        "output_dim": _OUT,
-        "scale_embedding": False,
-    }
     thinker = {
         "model_type": "qwen3_omni_moe_thinker",
-        "audio_config": audio,
+        "audio_config": _omni_audio_config(),
         "audio_token_id": 11,
         "text_config": _experts_config(),
         "vision_config": _vision_config(),
@@ -89,18 +84,8 @@ def qwen3_omni() -> Layout:
     }
     shapes = under("thinker.audio_tower.", _chunk_tower())
     shapes |= language_model("thinker.model.", _OUT, head="thinker.lm_head.weight")
-    pictures = {
-        "image_processor_type": "Qwen2VLImageProcessor",
-        "image_mean": [0.5, 0.5, 0.5],
-        "image_std": [0.5, 0.5, 0.5],
-        "max_pixels": 12_845_056,
-        "merge_size": 2,
-        "min_pixels": 3136,
-        "patch_size": 16,
-        "temporal_patch_size": 2,
-    }
     processor = _extractor(128, "Qwen3OmniMoeProcessor", mask=True) | {"n_samples": 4_800_000, "nb_max_frames": 30_000}
-    return _layout(config, processor | pictures, shapes)
+    return _layout(config, processor | _OMNI_PICTURES, shapes)
 
 
 def _encoder_config(bins: int) -> dict[str, Any]:
@@ -112,6 +97,25 @@ def _encoder_config(bins: int) -> dict[str, Any]:
         "encoder_layers": _DEPTH,
         "max_source_positions": _POSITIONS,
         "num_mel_bins": bins,
+        "scale_embedding": False,
+    }
+
+
+def _omni_audio_config() -> dict[str, Any]:
+    return {
+        "model_type": "qwen3_omni_moe_audio_encoder",
+        "activation_function": "gelu",
+        "conv_chunksize": 500,
+        "d_model": _HIDDEN,
+        "downsample_hidden_size": 16,
+        "encoder_attention_heads": _HEADS,
+        "encoder_ffn_dim": _INNER,
+        "encoder_layers": _DEPTH,
+        "max_source_positions": _POSITIONS,
+        "n_window": 50,
+        "n_window_infer": 400,
+        "num_mel_bins": 128,
+        "output_dim": _OUT,
         "scale_embedding": False,
     }
 

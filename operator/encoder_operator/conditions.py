@@ -28,6 +28,8 @@ WITHHELD = "mode Observe, not done: "
 PAUSED = "management is Paused, nothing is applied or acted on: "
 
 _LONGEST_MESSAGE = 1024
+# A server tries a Redis again every ten seconds, and a new one has not reached it yet.
+_LASTING_SECONDS = 60
 
 
 def conditions(
@@ -37,7 +39,7 @@ def conditions(
     serving = sum(serves(each) for each in observation.replicas)
     stated = [
         _ready(pool, observation, judgement, serving),
-        _available(pool, judgement, serving),
+        _available(pool, observation, judgement, serving),
         _progressing(pool, standing, observation, judgement),
         _identity_consistent(judgement),
         _integrity_healthy(pool, observation, judgement),
@@ -93,13 +95,22 @@ def _ready(pool: EncoderPool, observation: Observation, judgement: Judgement, se
     return "Ready", "False", found.reason, f"{count}; {found.message}"
 
 
-def _available(pool: EncoderPool, judgement: Judgement, serving: int) -> Statement:
-    count = f"{serving} of {pool.spec.replicas} replicas serve"
+def _available(pool: EncoderPool, observation: Observation, judgement: Judgement, serving: int) -> Statement:
+    count = f"{serving} of {pool.spec.replicas} replicas serve{_without_redis(observation)}"
     if serving > 0 or pool.spec.replicas == 0:
         return "Available", "True", vocabulary.AS_EXPECTED, count
     if judgement.pool.result is Result.GOOD:
         return "Available", "False", vocabulary.NO_EVIDENCE, count
     return "Available", "False", judgement.pool.reason, f"{count}; {judgement.pool.message}"
+
+
+def _without_redis(observation: Observation) -> str:
+    """What to say where replicas that serve have not reached the pool's Redis for long: each encodes for itself."""
+    since = [each.identity.sharing_lost_since for each in observation.replicas if serves(each) and each.identity]
+    count = sum(each is not None and observation.at - each >= _LASTING_SECONDS for each in since)
+    return (
+        f"; {count} of them cannot use the Redis of spec.cache.redis: see encoder_cache_errors_total" if count else ""
+    )
 
 
 def _progressing(pool: EncoderPool, standing: Standing, observation: Observation, judgement: Judgement) -> Statement:

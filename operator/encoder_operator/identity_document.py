@@ -11,6 +11,7 @@ from typing import Any
 
 from encoder_operator.observation import DoneOrder, Identity, ItemReport, ProbeReport, ProbeResult
 from encoder_operator.sizes import parse_size
+from encoder_operator.timestamps import to_seconds
 
 _MOST_ITEMS = 64
 _LONGEST_TEXT = 512
@@ -27,6 +28,7 @@ def parse_identity(body: bytes) -> Identity | None:
 
 def _identity(document: Mapping[str, Any]) -> Identity:
     orders = document.get("orders") or {}
+    lost_since = (document.get("sharing") or {}).get("unusableSince")
     return Identity(
         pod_uid=_text(document["podUid"]),
         boot_id=_text(document["bootId"]),
@@ -39,6 +41,7 @@ def _identity(document: Mapping[str, Any]) -> Identity:
         probe=_probe(document["probe"]),
         probe_done=_done(orders.get("probe")),
         recent_violations=tuple(_item(each) for each in document["recentViolations"][:_MOST_ITEMS]),
+        sharing_lost_since=None if lost_since is None else to_seconds(_text(lost_since)),
     )
 
 

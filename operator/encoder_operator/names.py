@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from encoder_operator import vocabulary
-from encoder_operator.spec import ClaimSource, Device, LocalSource, PoolSpec, Source, UrlFetch
+from encoder_operator.spec import ClaimSource, Device, LocalSource, ModalitySpec, PoolSpec, Source, UrlFetch
 
 # A pod's name is its Deployment's name, a hash of the template (up to 10) and 5 random characters, with two
 # hyphens, within 63.
@@ -30,19 +30,20 @@ def revision_hash(spec: PoolSpec) -> str:
         "image": spec.image,
         "imagePullPolicy": spec.image_pull_policy,
         "imagePullSecrets": list(spec.image_pull_secrets),
-        "modalities": [
-            {"type": each.type, "maxPixels": each.max_pixels, "maxItems": each.max_items}
-            | ({} if each.max_frames is None else {"maxFrames": each.max_frames})
-            | ({} if each.max_seconds is None else {"maxSeconds": each.max_seconds})
-            for each in sorted(spec.modalities, key=lambda each: each.type)
-        ],
+        "modalities": [_modality(each) for each in sorted(spec.modalities, key=lambda each: each.type)],
         "resources": spec.resources,
         "server": {
             "maxInFlight": spec.server.max_in_flight,
             "deadlineSeconds": spec.server.deadline_seconds,
         },
+        **_set_later(spec),
     }
-    # Only where it is set: a field that comes later must not change the hash of those who do not use it.
+    return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")))
+
+
+def _set_later(spec: PoolSpec) -> dict[str, Any]:
+    """What is named only where it is set: a field that comes later must not change the hash of who does not use it."""
+    content: dict[str, Any] = {}
     if spec.accelerator is not None:
         content["accelerator"] = {
             "resourceName": spec.accelerator.resource_name,
@@ -60,7 +61,16 @@ def revision_hash(spec: PoolSpec) -> str:
     if spec.cache.redis is not None:
         redis = spec.cache.redis
         content["cacheRedis"] = {"url": redis.url, "secret": redis.secret_name, "key": redis.secret_key}
-    return _digest(json.dumps(content, sort_keys=True, separators=(",", ":")))
+    return content
+
+
+def _modality(limits: ModalitySpec) -> dict[str, Any]:
+    content: dict[str, Any] = {"type": limits.type, "maxPixels": limits.max_pixels, "maxItems": limits.max_items}
+    if limits.max_frames is not None:
+        content["maxFrames"] = limits.max_frames
+    if limits.max_seconds is not None:
+        content["maxSeconds"] = limits.max_seconds
+    return content
 
 
 def deployment_name(pool: str, revision: str) -> str:

@@ -68,7 +68,8 @@ class DoneOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What a replica said of itself at GET /v1/identity, twice the same (see `observe`)."""
+    """What a replica said of itself at GET /v1/identity, twice the same (see `observe`). `sharing_lost_since`: it has
+    been unable to read the pool's Redis, since then (Unix seconds); None where it can, or there is none."""
 
     pod_uid: str
     boot_id: str
@@ -81,6 +82,7 @@ class Identity:
     probe: ProbeReport | None
     probe_done: DoneOrder | None
     recent_violations: tuple[ItemReport, ...]
+    sharing_lost_since: float | None = None
 
     @property
     def is_measured(self) -> bool:

@@ -111,7 +111,11 @@ class Program:
         return sum(_cpu_seconds(pid) for pid in self.tree())
 
     def memory(self) -> dict[int, float]:
-        """Return the MB that each process of the tree holds: its own pages, and its share of those that it shares."""
+        """Return the MB that each process of the tree holds: its own pages, and its share of memory that it shares.
+
+        Pages of files are left out: a library's are shared with whoever else runs here, so that its share changes by
+        tens of MB with processes that are none of ours.
+        """
         return {pid: _held(pid) for pid in self.tree()}
 
 
@@ -141,4 +145,4 @@ def _held(pid: int) -> float:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:
         return 0.0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("Pss_Anon:", "Pss_Shmem:"))) / 1024

@@ -28,9 +28,11 @@ def faults(found: Audit) -> dict[Kind, str]:
     return {fault.kind: report.tell(verdict) for verdict in found.verdicts for fault in verdict.faults}
 
 
-@pytest.mark.parametrize("quick", [True, False])
-def test_a_sound_encoder_of_videos_is_good_by_every_rule(quick: bool) -> None:
-    found = audit(encoders.Films, quick=quick)
+@pytest.mark.parametrize(
+    ("family", "quick"), [(encoders.Films, True), (encoders.Films, False), (encoders.Chooses, True)]
+)
+def test_a_sound_encoder_of_videos_is_good_by_every_rule(family: type[encoders.Films], quick: bool) -> None:
+    found = audit(family, quick=quick)
     assert faults(found) == {}
     assert found.good
     assert not found.notes
@@ -51,6 +53,12 @@ def test_a_sound_encoder_of_videos_is_good_by_every_rule(quick: bool) -> None:
         (encoders.InterleavesSteps, Kind.CONCATENATES, "item 0 of 2 .*: its .*rows.* are item 1's"),
         (encoders.MasksByTheBatch, Kind.MATES, "of their length from those it has alone"),
         (encoders.LooksAtTheBeginning, Kind.BLIND, "other content of frames 8 to 9 changes none of its rows"),
+        (encoders.ChoosesTwice, Kind.RESAMPLES, "84x56, 30 frames at 10 a second, a file, alone: .* frame 2, which"),
+        (
+            encoders.ChoosesToThrowAway,
+            Kind.RESAMPLES,
+            "a file, alone: other content of frame .*, which it chose, changes",
+        ),
         (encoders.KnowsNoRate, Kind.CRASHES, "at 5 a second, alone: the processor raised ValueError"),
     ],
     ids=lambda value: value.__name__ if isinstance(value, type) else "",

@@ -70,6 +70,31 @@ class Films:
         return torch.tanh(rows + 0.1 * rows.mean(dim=(0, 1)))
 
 
+class Chooses(Films):
+    """Is given the 4 frames a second of a file that it asks for, and takes them as they are."""
+
+    def frames_wanted(self, total: int, fps: float | None) -> Sequence[int]:
+        return range(0, total, max(1, round(fps / 4)) if fps else 1)
+
+    def _frames(self, clip: Clip) -> torch.Tensor:
+        return super()._frames(clip if clip.indices is None else replace(clip, fps=None))
+
+
+class ChoosesTwice(Chooses):
+    """Asks for 4 frames a second of a file, and takes 4 a second of those by the rate of the file."""
+
+    def _frames(self, clip: Clip) -> torch.Tensor:
+        return super()._frames(replace(clip, indices=None))
+
+
+class ChoosesToThrowAway(Chooses):
+    """Takes every other frame of those that it asked for."""
+
+    def _frames(self, clip: Clip) -> torch.Tensor:
+        frames = super()._frames(clip)
+        return frames if clip.indices is None else frames[::2]
+
+
 class PadsTheTime(Films):
     """Fills up to a multiple of four steps."""
 

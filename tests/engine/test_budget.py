@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from encoder_server.encoders import BATCH_BUDGET
-from encoder_server.engine import budget
+from encoder_server.engine import budget, paying
 from encoder_server.engine.budget import Gauge, measure
 from encoder_server.engine.encode import Embedding
 from encoder_server.engine.messages import Failure, Size
@@ -26,10 +26,20 @@ LARGE = synthetic(Size(modality="image", width=256, height=256))
 class Timed:
     """Stages whose runs take the time that `seconds` says of how many small and large pictures there are."""
 
-    def __init__(self, seconds: Callable[[int, int], float], *, bytes_each: int = 0, fails: bool = False) -> None:
+    def __init__(
+        self,
+        seconds: Callable[[int, int], float],
+        *,
+        bytes_each: int = 0,
+        fails: bool = False,
+        noise: Sequence[float] = (1.0,),
+        share: float = 1.0,
+    ) -> None:
         self.seconds = seconds
         self.bytes_each = bytes_each
         self.fails = fails
+        self.noise = noise
+        self.share = share
         self.now = 0.0
         self.peak = 0
         self.runs = 0
@@ -40,7 +50,7 @@ class Timed:
     def encode(self, prepared: Prepared) -> tuple[list[Embedding], list[Failure]]:
         media = cast(Any, prepared).media
         large = sum(medium.data == LARGE for medium in media)
-        self.now += self.seconds(len(media) - large, large)
+        self.now += self.seconds(len(media) - large, large) * self.noise[self.runs % len(self.noise)]
         self.peak = max(self.peak, self.bytes_each * len(media))
         self.runs += 1
         rows = torch.zeros(1, 1)
@@ -48,7 +58,11 @@ class Timed:
         return ([] if self.fails else made), []
 
     def budget(self, most: int = BATCH_BUDGET) -> int:
-        return measure(self, most, Gauge(work=lambda: self.now, clock=lambda: self.now, peak=lambda: self.peak))
+        return measure(self, most, Gauge(work=lambda: self.now, clock=self.clock, peak=lambda: self.peak))
+
+    def clock(self) -> float:
+        """Time gone by, where others have the processor for the rest of it."""
+        return self.now / self.share
 
 
 def linear(call: float, small: float, large: float) -> Callable[[int, int], float]:
@@ -58,7 +72,7 @@ def linear(call: float, small: float, large: float) -> Callable[[int, int], floa
 def test_as_many_share_a_batch_as_nobody_notices_so_long_as_no_item_gets_dearer() -> None:
     items = [Timed(linear(0.0, each, 16 * each)).budget() // 256**2 for each in (0.02, 0.002, 0.0002)]
     assert items == sorted(set(items))
-    assert all(count * 16 * each <= budget.UNNOTICED for count, each in zip(items, (0.02, 0.002, 0.0002), strict=True))
+    assert all(count * 16 * each <= paying.UNNOTICED for count, each in zip(items, (0.02, 0.002, 0.0002), strict=True))
 
 
 def test_what_gains_much_may_take_longer_than_nobody_notices() -> None:
@@ -78,9 +92,9 @@ def test_no_budget_is_more_than_the_encoder_allows(most: int) -> None:
 
 
 def test_who_comes_alone_waits_no_longer_for_mates_than_stated() -> None:
-    found = Timed(linear(0.05, 0.01, 0.05)).budget()
+    found = Timed(linear(0.05, 0.01, 0.16)).budget()
     assert found
-    assert 0.05 + found // 64**2 * 0.01 <= budget.LONGEST
+    assert 0.05 + found // 64**2 * 0.01 <= paying.LONGEST
 
 
 def test_an_encoder_that_large_batches_slow_down_gets_a_smaller_budget() -> None:
@@ -93,6 +107,18 @@ def test_a_batch_that_takes_too_much_memory_is_not_in_the_budget() -> None:
     slim = Timed(linear(0.01, 0.0001, 0.001)).budget()
     fat = Timed(linear(0.01, 0.0001, 0.001), bytes_each=budget.MOST_BYTES // 9).budget()
     assert fat < 9 * 256**2 < slim
+
+
+@pytest.mark.parametrize(("share", "part"), [(1.0, 2), (0.25, 2), (0.1, 4)])
+@pytest.mark.parametrize("model", [(0.004, 0.0002, 0.002), (0.02, 0.0001, 0.001), (0.002, 0.0005, 0.008)])
+def test_a_busy_machine_measures_no_less_than_a_part_of_what_an_idle_one_does(
+    model: tuple[float, float, float], share: float, part: int
+) -> None:
+    """With a share of a processor, and runs that take up to half as long again."""
+    idle = Timed(linear(*model)).budget()
+    busy = Timed(linear(*model), noise=(1.0, 1.5, 1.1, 1.3, 1.05, 1.2, 1.4), share=share)
+    assert idle / part <= busy.budget() <= 2 * idle
+    assert busy.clock() <= budget.MOST_SECONDS + 0.25 / share
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.02, 0.3, 30])

@@ -16,6 +16,7 @@ from encoder_server.encoders import Clip
 from encoder_server.engine.bounds import DEFAULTS
 from encoder_server.engine.decode import BadMediaError
 from encoder_server.engine.decode_clip import decode_clip, decode_frames
+from tests.support import video_files
 from tests.support.media import clip, frame, sound, tone
 
 SHADES = (0, 60, 120, 180, 240)
@@ -257,3 +258,21 @@ def test_packets_of_frames_that_are_not_shown_count_as_work_to_decode() -> None:
         "the video has 101 frames of 64x48 or more to decode; the limit is 1638400 pixels (a frame counts as 16384 at"
         " least)"
     )
+
+
+def test_a_sound_beside_the_video_that_names_the_same_bytes_again_and_again_is_not_read_so_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    content = video_files.overlapping_beside(100_000, 100_000)  # 10 GB, in half a megabyte.
+    read = 0
+
+    class Counting(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            nonlocal read
+            part = super().read(size)
+            read += len(part)
+            return part
+
+    monkeypatch.setattr(io, "BytesIO", Counting)
+    assert len(decode(content).frames) == 8
+    assert 0 < read < 8 * len(content)

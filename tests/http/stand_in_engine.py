@@ -223,6 +223,16 @@ class Engine:
             else:
                 promises.append(promised)
         send(self.sock, "promised", {"batch": batch, "promises": promises, "failures": early})
+        self.run_model(batch, items, promises, actions, sizes)
+
+    def run_model(
+        self,
+        batch: int,
+        items: list[Fields],
+        promises: list[Fields],
+        actions: dict[int, str],
+        sizes: list[tuple[int, int]],
+    ) -> None:
         outputs: list[Fields] = []
         rows: list[bytes] = []
         late: list[Fields] = []

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from encoder_server import access
 from tests.http.test_engine_faults import open_gate
 from tests.http.under_test import Checkpoint, Server, Start, items, picture, serving, until
 from tests.support.media import sound, text, tone
@@ -255,7 +256,7 @@ async def test_who_does_not_read_an_answer_is_cut_off_and_holds_nothing_for_ever
         await asyncio.to_thread(sock.sendall, request + body)
 
         async def answered() -> bool:
-            return await server.metric("encoder_requests_total", code="ok") == 1
+            return await server.metric("encoder_stage_seconds_count", stage="total") == 1
 
         async def cut_off() -> bool:
             return any(record.message == "answer_not_read" for record in caplog.records)
@@ -265,9 +266,32 @@ async def test_who_does_not_read_an_answer_is_cut_off_and_holds_nothing_for_ever
         assert (await server.get("/v1/load")).json["inFlight"] == 1
         await until(cut_off, seconds=30)
         await server.until_load(inFlight=0, inFlightBytes=0)
+        assert await server.metric("encoder_requests_total", code="cancelled") == 1
         head, _, answer = (await asyncio.to_thread(_read_all, sock)).partition(b"\r\n\r\n")
     length = head.partition(b"Content-Length: ")[2].split()
     assert len(answer) < int(length[0]) if length else not answer.endswith(b"0\r\n\r\n")
+
+
+@pytest.mark.parametrize("size", [(56, 56), (2800, 2800)], ids=["in one piece", "in pieces"])
+async def test_what_fails_after_an_answer_was_written_never_brings_a_second_one(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, size: tuple[int, int]
+) -> None:
+    server = await start()
+    monkeypatch.setattr(access, "tell", _fail)
+    body = json.dumps(items(size)).encode()
+    reader, writer = await connect(server)
+    writer.write(f"POST /v1/encode HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    async with asyncio.timeout(10):
+        answer = await reader.read()
+    writer.close()
+    head, _, rows = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert f"Content-Length: {len(rows)}\r\n".encode() in head
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == ["request_crashed"]
+
+
+def _fail(*_: object) -> None:
+    raise RuntimeError
 
 
 def _read_all(sock: socket.socket) -> bytes:

@@ -1,6 +1,7 @@
 """The promise before the rows: an answer in two parts, the first sent before the model runs."""
 
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -126,15 +127,27 @@ async def test_a_caller_who_leaves_after_the_promise_frees_its_place(start: Star
     assert await server.metric("encoder_requests_total", code="cancelled") == 1
 
 
-@pytest.mark.parametrize(("accept", "code"), [("multipart/mixed", "cancelled"), ("application/json", "ok")])
-async def test_a_caller_who_leaves_as_its_answer_begins_is_no_fault_of_the_server(
+@pytest.mark.parametrize(
+    ("accept", "size", "code"),
+    [
+        ("multipart/mixed", (56, 56), "cancelled"),
+        ("application/json", (56, 56), "cancelled"),
+        ("application/json", (112, 56), "token_mismatch"),
+    ],
+)
+async def test_a_caller_who_leaves_as_its_answer_begins_is_told_alike_in_the_metrics_and_in_the_log(
     tmp_path: Path,
     checkpoint: Checkpoint,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     accept: str,
+    size: tuple[int, int],
     code: str,
 ) -> None:
+    """It is no fault of the server, and an error that was to be told is still what happened."""
+    caplog.set_level(logging.INFO, "encoder_server")
+    checkpoint.write(sizes={"112x56": "short"})
+
     async def leave(request: web.BaseRequest, answer: web.StreamResponse) -> None:
         if request.path == "/v1/encode" and request.transport is not None:
             request.transport.close()
@@ -148,8 +161,10 @@ async def test_a_caller_who_leaves_as_its_answer_begins_is_no_fault_of_the_serve
     monkeypatch.setattr(Reply, "send", leave_before)
     async with serving(tmp_path, checkpoint, before=lambda app: app.on_response_prepare.append(leave)) as server:
         with pytest.raises(aiohttp.ClientConnectionError):
-            await server.encode(items((56, 56)), accept=accept)
+            await server.encode(items(size), accept=accept)
         await server.until_load(inFlight=0)
-        assert await server.metric("encoder_requests_total", code=code) == 1
-        assert await server.metric("encoder_requests_total", code="internal") == 0
-    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+        for counted in ("ok", "cancelled", "token_mismatch", "internal"):
+            assert await server.metric("encoder_requests_total", code=counted) == int(counted == code)
+    told = [vars(record) for record in caplog.records if record.message == "request"]
+    assert [(line["code"], line["status"]) for line in told if line["path"] == "/v1/encode"] == [(code, None)]
+    assert "request_crashed" not in [record.message for record in caplog.records]

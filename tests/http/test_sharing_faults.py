@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -257,6 +258,25 @@ async def test_one_that_takes_no_writes_is_read_all_the_same(
     assert await count(server, "hits_total") == 2
     assert await count(server, "usable") == 1
     assert await redis.entries() == await redis.until_entries(1)
+
+
+async def test_the_identity_says_since_when_the_redis_cannot_be_read(pool: SharingPool, redis: RedisServer) -> None:
+    pool.point_to(redis)
+    server = await pool.start()
+    assert (await server.identity())["sharing"] == {"unusableSince": None}
+    await redis.kill()
+
+    async def lost() -> Any:
+        await right_rows(server)
+        return (await server.identity())["sharing"]["unusableSince"]
+
+    since = await until(lost)
+    assert since > (await server.identity())["startedAt"]
+    await right_rows(server)
+    assert (await server.identity())["sharing"] == {"unusableSince": since}
+    await redis.start()
+    await usable(server)
+    assert (await server.identity())["sharing"] == {"unusableSince": None}
 
 
 async def test_nothing_heaps_up_while_it_stands_still_and_nothing_is_left_when_the_server_leaves(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+import signal
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -95,3 +99,24 @@ async def test_a_redis_that_is_not_trusted_or_does_not_trust_is_not_used_and_ans
     # Who mends the URL mends the file; nobody need start the server anew.
     pool.point_to(locked.url(trusted))
     await usable(server)
+
+
+async def test_nothing_of_a_connection_through_tls_is_left_when_the_server_leaves_a_redis_that_stands_still(
+    tmp_path: Path, locked: Locked
+) -> None:
+    """A farewell by TLS would wait half a minute for its answer."""
+    before = sockets()
+    async with AsyncExitStack() as stack:
+        pool = SharingPool(tmp_path, stack)
+        pool.point_to(locked.url(f"?ssl_ca_certs={locked.authority.file}"))
+        await pool.start()
+        locked.inside.signal(signal.SIGSTOP)
+    await asyncio.sleep(0)
+    left = sockets() - before
+    locked.inside.signal(signal.SIGCONT)
+    assert left == set()
+
+
+def sockets() -> set[str]:
+    found = {os.readlink(each) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
+    return {each for each in found if each.startswith("socket:")}

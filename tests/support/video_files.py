@@ -132,17 +132,37 @@ def _with_first(data: bytes, byte: int) -> bytes:
 
 def overlapping(samples: int, size: int) -> bytes:
     """MP4 whose table names the same bytes for every sample, and so many of them."""
+    return _overlapping(moving(2, 25), samples, size)
+
+
+def overlapping_beside(samples: int, size: int) -> bytes:
+    """MP4 with a good video, and a sound beside it whose table names the same bytes for every sample."""
+    made = io.BytesIO()
+    with av.open(io.BytesIO(moving(8, 25)), "r") as given, av.open(made, "w", format="mp4") as file:
+        picture = file.add_stream_from_template(given.streams.video[0])
+        sound = file.add_stream("aac", rate=48_000)
+        for packet in given.demux(video=0):
+            if packet.size:
+                packet.stream = picture
+                file.mux(packet)
+        quiet = av.AudioFrame.from_ndarray(numpy.zeros((1, 1024), dtype=numpy.float32), format="fltp", layout="mono")
+        quiet.sample_rate = 48_000
+        file.mux([*sound.encode(quiet), *sound.encode(None)])
+    return _overlapping(made.getvalue(), samples, size, of=b"soun")
+
+
+def _overlapping(whole: bytes, samples: int, size: int, of: bytes = b"vide") -> bytes:
     made, at = b"", 0
-    for kind, body in _boxes(moving(2, 25)):
+    for kind, body in _boxes(whole):
         if kind == b"mdat":
             at = len(made) + 8
             made += _box(kind, body + bytes(size))
         else:
-            made += _box(kind, _retold(body, at, samples, size) if kind == b"moov" else body)
+            made += _box(kind, _retold(body, at, samples, size, of) if kind == b"moov" else body)
     return made
 
 
-def _retold(body: bytes, at: int, samples: int, size: int) -> bytes:
+def _retold(body: bytes, at: int, samples: int, size: int, of: bytes) -> bytes:
     tables = {
         b"stsz": struct.pack(">III", 0, size, samples),
         b"stco": struct.pack(">II", 0, samples) + struct.pack(">I", at) * samples,
@@ -151,8 +171,8 @@ def _retold(body: bytes, at: int, samples: int, size: int) -> bytes:
     }
     made = b""
     for kind, inner in _boxes(body):
-        if kind in (b"trak", b"mdia", b"minf", b"stbl"):
-            made += _box(kind, _retold(inner, at, samples, size))
+        if kind in (b"trak", b"mdia", b"minf", b"stbl") and (kind != b"trak" or of in inner):
+            made += _box(kind, _retold(inner, at, samples, size, of))
         elif kind not in (b"stss", b"ctts", b"edts"):
             made += _box(kind, tables.get(kind, inner))
     return made

@@ -1,12 +1,15 @@
 """What `make bench-server` makes of its figures."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.bench import __main__ as program
 from tests.bench import bodies, growth, memory, report, rounds, statistics
+from tests.bench.processes import Program
 from tests.bench.statistics import Measured
 
 
@@ -50,6 +53,20 @@ def test_the_exponent_of_a_growth_is_found_under_a_fixed_cost(power: int, fixed:
     assert fit.exponent == pytest.approx(power, abs=0.1)
     if power == 1:
         assert (fit.fixed, fit.each) == pytest.approx((0.5, 1.0))
+
+
+def test_what_a_process_holds_is_its_memory_and_not_its_share_of_files_that_others_map_too(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(bytes(64 * 2**20))
+    code = (
+        "import mmap, sys; f = open(sys.argv[1], 'rb'); m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)\n"
+        "sum(m[::4096]); own = b'1' * 2**25; print('mapped', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(file)]
+    with Program(command, tmp_path / "log", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.process.stdout is not None
+        assert program.process.stdout.readline() == b"mapped\n"
+        assert 32 < sum(program.memory().values()) < 64
 
 
 def test_memory_that_levels_off_is_flat_and_memory_that_goes_on_is_not() -> None:

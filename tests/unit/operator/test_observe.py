@@ -235,6 +235,7 @@ async def test_an_ordered_probe_is_told_with_what_failed(ask: Callable[..., Any]
         256,
     )
     assert found.recent_violations[0].size.width == 640
+    assert found.sharing_lost_since == to_seconds("2026-11-30T12:01:00Z")
 
 
 @pytest.mark.parametrize(

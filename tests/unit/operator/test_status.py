@@ -130,6 +130,27 @@ def test_the_message_names_the_replica_and_what_was_measured() -> None:
     assert condition(found, "Available")["status"] == "True"
 
 
+def test_replicas_that_serve_and_have_not_reached_the_redis_for_long_are_told_of_and_nothing_is_done_to_them() -> None:
+    def world(*seconds: float | None) -> Observation:
+        since = [None if each is None else NOW - each for each in seconds]
+        pairs = zip("abc", since, strict=True)
+        return observed(
+            [a_replica(name, identity=an_identity(sharing_lost_since=at), counts=counted(100)) for name, at in pairs]
+        )
+
+    found, good = told(world(600, 61, 3)), told(world(None, None, None))
+    available = condition(found, "Available")
+    assert (available["status"], available["reason"]) == ("True", "AsExpected")
+    assert available["message"] == (
+        "3 of 3 replicas serve; 2 of them cannot use the Redis of spec.cache.redis: see encoder_cache_errors_total"
+    )
+    assert condition(good, "Available")["message"] == "3 of 3 replicas serve"
+    assert [each for each in found["conditions"] if each["type"] != "Available"] == [
+        each for each in good["conditions"] if each["type"] != "Available"
+    ]
+    assert "cordoned" not in found or found["cordoned"] == []
+
+
 def test_at_most_twenty_cordoned_are_listed_the_worst_first() -> None:
     replicas = [cordoned(f"r{index:02}", record=a_record(times=index)) for index in range(25)]
     found = told(observed(replicas))

@@ -56,6 +56,13 @@ def names(batch: Batch) -> list[str]:
     return [job.medium.digest for job in batch.jobs]
 
 
+async def test_of_what_several_engines_measured_the_most_counts() -> None:
+    queue = Batcher(None, Metrics())
+    for pixels in (1000, 5000, 200):
+        queue.suit(messages.Hello(measured=MEASURED, together=True, batch_budget=pixels))
+    assert queue.budget == 5000
+
+
 async def test_what_waits_is_packed_across_callers_and_a_large_caller_lets_others_in_between() -> None:
     queue = batcher(4)
     flights = Flights(queue)

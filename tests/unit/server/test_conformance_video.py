@@ -12,8 +12,11 @@ from encoder_server.conformance.cases import Case, Specimen
 from encoder_server.conformance.clips import video_cases
 from encoder_server.conformance.compare import Rows
 from encoder_server.conformance.drawing import draw
+from encoder_server.conformance.films import film_cases
 from encoder_server.conformance.geometry import Axis, Geometry, explore_frames
 from encoder_server.conformance.reading import order_in_time
+from encoder_server.engine.bounds import DEFAULTS
+from encoder_server.engine.decode_clip import decode_clip
 
 STEPS, CELLS = 6, 9
 
@@ -53,6 +56,31 @@ def test_every_video_of_a_batch_was_encoded_alone_before_and_batches_mix_sizes_f
             mixed |= {len({(each.width, each.height) for each in run}), -len({each.frames for each in run})}
             assert len(run) < 2 or case.group != "rates in a batch" or len({each.fps for each in run}) == 3
     assert {4, -4} <= mixed
+
+
+@pytest.mark.parametrize("time", [1, 2, None])
+def test_of_a_video_file_every_frame_that_is_painted_over_was_chosen_and_some_have_neighbours(time: int | None) -> None:
+    chosen = list(range(0, 48, 3))
+    axis = Axis(base=112, across=112, factor=28, edges=())
+    geometry = Geometry(width=axis, height=axis, time=time)
+    for case in film_cases(geometry, lambda frames, fps: [at for at in chosen if at < frames], max_pixels=10_000):
+        (film,), *parts = case.runs
+        painted = [each.repainted[0] for (each,) in parts if each.repainted]
+        assert (film.whole, film.filed, len(painted)) == (True, True, len(parts))
+        assert set(painted) <= set(chosen)
+        assert {chosen.index(at) % 2 for at in painted} == {0, 1}
+        assert all(each.alike(film) for (each,) in parts)
+    assert film_cases(geometry, lambda frames, fps: (), max_pixels=1000) == ()
+
+
+def test_what_is_painted_over_in_a_frame_of_a_file_is_in_no_other() -> None:
+    film = Specimen(modality="video", width=84, height=56, frames=6, fps=10.0, filed=True)
+    plain, painted = (
+        decode_clip(draw(each)[0], bounds=DEFAULTS).frames for each in (film, replace(film, repainted=(2, 3)))
+    )
+    assert [bool((one != other).any()) for one, other in zip(plain, painted, strict=True)] == [
+        at == 2 for at in range(6)
+    ]
 
 
 def test_a_sweep_of_video_stays_within_the_pixel_limit_of_a_frame_and_is_shorter_where_quick() -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 from PIL import Image, ImageOps
@@ -122,6 +123,27 @@ def test_a_body_costs_no_more_memory_for_all_that_is_wrong_in_it(body: bytes) ->
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{" + b",".join(b'"%x":1' % number for number in range(1300)) + b"}",
+        b'{"items":[{' + b",".join(b'"%x" \n:1' % number for number in range(1300)) + b"}]}",
+        b'{"items":[' + b",".join([b"{}"] * 1300) + b"]}",
+        b"[" * 1300,
+    ],
+)
+def test_more_fields_lists_and_objects_than_items_have_are_refused_before_they_are_read(body: bytes) -> None:
+    limits = replace(LIMITS, max_items=16)
+    with pytest.raises(CallerError, match=r"^body: more fields.* than 1024, the limit \(64 for each of 16 items\)$"):
+        media.read(media.Body(content_type=None, data=body), limits)
+
+
+def test_a_body_of_as_many_items_as_are_taken_with_every_field_and_strange_urls_is_read() -> None:
+    item = {"modality": "image", "url": "https://[::1]:8443/?a[]=1:2,3:4&b={x}", "expected_tokens": 1}
+    body = json.dumps({"items": [item] * LIMITS.max_items}).encode()
+    assert len(media.read(media.Body(content_type=None, data=body), LIMITS)) == LIMITS.max_items
 
 
 def test_the_first_wrong_frame_is_named_and_the_rest_not_looked_at() -> None:
