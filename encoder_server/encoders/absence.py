@@ -20,6 +20,7 @@ _OTHER_WEIGHTS = {
 _OTHER_CONFIG = {
     "params.json": "Mistral's own form of a checkpoint, which is not read: take the one that the library reads",
     "adapter_config.json": "an adapter alone: merge it into the checkpoint that it is for",
+    "snapshots": "a hub's cache of a checkpoint: take a folder in it",
 }
 
 

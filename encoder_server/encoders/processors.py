@@ -72,9 +72,10 @@ def read_settings(folder: Path) -> Settings:
     return as_settings(_IMAGE, read_json(folder, _IMAGE))
 
 
-def read_whole(folder: Path) -> Settings:
-    """Read what processor_config.json says of text and pictures together; nothing where there is no such file."""
-    return as_settings(_WHOLE, read_json(folder, _WHOLE) if (folder / _WHOLE).is_file() else {})
+def read_whole(folder: Path, *, needed: bool = False) -> Settings:
+    """Read what processor_config.json says of text and pictures together; nothing where there is no such file, unless
+    it is `needed`."""
+    return as_settings(_WHOLE, read_json(folder, _WHOLE) if needed or (folder / _WHOLE).is_file() else {})
 
 
 def as_settings(file: str, content: Mapping[str, Any]) -> Settings:

@@ -149,6 +149,8 @@ CODE = {"AutoModel": "modeling_internvl_chat.InternVLChatModel"}
         (QWEN, quantised, "weights: blocks.0.attn.qkv.weight has dtype float8_e4m3fn, which is quantised"),
         (QWEN, of_an_adapter, "weights: visual.* is missing"),
         (CLIP, of_an_adapter, "weights: vision_model.* is missing"),
+        (INTERNVL, lambda folder: (folder / WHOLE).unlink(), f"{WHOLE}: missing"),
+        ("llava_1_5_7b_hf", lambda folder: (folder / WHOLE).unlink(), f"{WHOLE}: missing"),
         (QWEN, written(IMAGE, min_pixels=None), f"{IMAGE}: size or min_pixels and max_pixels are missing"),
         (QWEN, written(IMAGE, image_processor_type=None), f"{IMAGE}: image_processor_type is missing"),
         (
@@ -220,9 +222,10 @@ def test_a_model_type_that_nobody_knows_may_be_asked_for_by_an_encoders_name(fol
     assert Pipeline.load(folder, encoder="clip").measure().classes["encoder"] == "ClipEncoder"
 
 
-def test_a_download_that_was_interrupted_is_named_as_a_link_to_nothing(
+def test_a_hubs_cache_is_not_its_snapshot_and_what_it_has_not_yet_is_a_link_to_nothing(
     folder_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     snapshot = as_the_hub_caches_it(folder_of(QWEN), tmp_path / "cache")
+    assert "; snapshots is there: a hub's cache of a checkpoint" in refusal(tmp_path / "cache")
     (snapshot / SECOND).resolve().unlink()
     assert refusal(snapshot) == f"{SECOND}: missing: it is a link to a file that is not there"
