@@ -1,10 +1,10 @@
-"""Encoder families: the Protocol that each fulfils, the values it exchanges, and how one is found by name.
+"""Encoder families: the Protocol that each fulfils, and the values it exchanges.
 
 Place: the engine's stages (`preprocess`, `promise`, `encode`) drive an Encoder; a family is one small module,
-here or in a user's own package, registered under the entry point group `encoder_server.encoders`.
+here or in a user's own package, registered under the entry point group `encoder_server.encoders` (`registry`).
 
-Must never: import torch at run time (the exceptions and the registry are used where no model is loaded), or
-know of HTTP, batches in flight, or the cache.
+Must never: import torch at run time (the exceptions are used where no model is loaded), or know of HTTP, batches in
+flight, or the cache.
 
 An encoder of one's own is a class with the five methods of `Encoder` and one line in its package's metadata. One of
 video that looks at some frames alone may have a sixth, `ChoosesFrames`, so that the others are not kept:
@@ -15,14 +15,13 @@ video that looks at some frames alone may have a sixth, `ChoosesFrames`, so that
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
+from encoder_server.encoders.absence import why_missing
 from encoder_server.encoders.decoded import Clip as Clip
 from encoder_server.encoders.decoded import Decoded as Decoded
 from encoder_server.encoders.decoded import Picture as Picture
@@ -32,26 +31,8 @@ from encoder_server.engine.messages import Declared
 if TYPE_CHECKING:
     import torch
 
-GROUP = "encoder_server.encoders"
-AUTO = "Auto"
-
 # Sixteen pictures of 512x512: whatever an engine measures, a larger batch would keep its first caller waiting.
 BATCH_BUDGET = 4 * 2**20
-# A model_type, a bare tower's or a whole model's, where it is not an entry point's name itself.
-_ENTRY_BY_MODEL_TYPE = {
-    "clip_vision_model": "clip",
-    "glm4v_vision": "glm4v",
-    "qwen2_5_vl_vision": "qwen2_5_vl",
-    "qwen2_audio_encoder": "qwen2_audio",
-    "qwen2_vl_vision": "qwen2_vl",
-    "qwen3_omni_moe": "qwen3_omni",
-    "qwen3_omni_moe_audio_encoder": "qwen3_omni",
-    "qwen3_omni_moe_thinker": "qwen3_omni",
-    "qwen3_vl_vision": "qwen3_vl",
-    "siglip2_vision_model": "siglip2",
-    "siglip_vision_model": "siglip",
-}
-_log = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
@@ -180,43 +161,21 @@ class ChoosesFrames(Protocol):
         ...
 
 
-def find(name: str, model: Path) -> type[Encoder[Any]]:
-    """Give the encoder class registered as `name`, or, for `Auto`, for the model_type in `model`'s config.json.
-
-    Raises RefusedError naming what was asked for and what there is.
-    """
-    entries = {entry.name: entry for entry in importlib.metadata.entry_points(group=GROUP)}
-    present = ", ".join(sorted(entries)) or "none"
-    if name == AUTO:
-        model_type, wanted = _read_model_type(model)
-        if wanted not in entries:
-            raise RefusedError(f"config.json: no encoder for model_type {model_type!r}; there are: {present}")
-    else:
-        wanted = name
-        if wanted not in entries:
-            raise RefusedError(f"no encoder is registered as {name!r}; there are: {present}")
-    try:
-        return cast("type[Encoder[Any]]", entries[wanted].load())
-    except (ImportError, AttributeError) as error:
-        _log.exception("encoder %s could not be imported", wanted)
-        raise RefusedError(f"encoder {wanted!r} is registered but could not be imported") from error
-
-
-def _read_model_type(model: Path) -> tuple[object, str]:
-    """Give the checkpoint's model_type, and the entry point's name for it."""
-    content = read_json(model, "config.json")
-    model_type, section = content.get("model_type"), content.get("vision_config")
-    if model_type == "llava" and isinstance(section, dict) and section.get("model_type") == "pixtral":
-        return model_type, "pixtral"
-    return model_type, _ENTRY_BY_MODEL_TYPE.get(str(model_type), str(model_type))
+def refuse_own_code(content: Mapping[str, object], file: str) -> None:
+    """Raise RefusedError where the `content` of `file` names code that comes with the checkpoint: what it would compute
+    is not known, and it is never run."""
+    if content.get("auto_map"):
+        raise RefusedError(f"{file}: auto_map names code of the checkpoint's own, which is never run")
 
 
 def read_json(folder: Path, name: str) -> dict[str, object]:
     """Read the JSON object in `folder`/`name`; raises RefusedError naming the file."""
     try:
         content = json.loads((folder / name).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RefusedError(f"{name}: missing{why_missing(folder, name)}") from error
     except OSError as error:
-        raise RefusedError(f"{name}: missing or unreadable") from error
+        raise RefusedError(f"{name}: unreadable") from error
     except (ValueError, RecursionError) as error:
         raise RefusedError(f"{name}: not JSON") from error
     if not isinstance(content, dict):

@@ -16,7 +16,7 @@ import torch
 from transformers import CLIPConfig, CLIPVisionConfig, CLIPVisionModel
 
 from encoder_server.encoders import Source, processors, read_json
-from encoder_server.encoders.loading import build, fill, read_config, read_full_config
+from encoder_server.encoders.loading import build, fill, is_bare, read_config, read_full_config
 from encoder_server.encoders.patch_towers import PatchEncoder
 from encoder_server.encoders.weights import joint_digest, read_tower
 
@@ -74,11 +74,12 @@ def _load(source: Source) -> tuple[Any, Any, str, bool]:
     """Load tower and processor; the last value says whether the checkpoint must have a projection."""
     processor = processors.make_fixed(processors.read_settings(source.processor))
     content = read_json(source.model, "config.json")
-    if content.get("model_type") == BARE:
+    bare = is_bare(source.model, BARE)
+    if bare:
         config = read_config(source.model, CLIPVisionConfig, bare=[BARE], name="CLIP")
         has_projection = content.get("architectures") == ["CLIPVisionModelWithProjection"]
     else:
         config = read_full_config(source.model, CLIPConfig, name="CLIP").vision_config
         has_projection = True
-    tower = read_tower(source.model, ["vision_model."], passed_by=LEFT_OVER)
+    tower = read_tower(source.model, ["vision_model."], bare=bare, passed_by=LEFT_OVER)
     return build(CLIPVisionModel, config, tower, source), processor, tower.digest, has_projection

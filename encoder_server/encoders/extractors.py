@@ -18,7 +18,7 @@ import torch
 from transformers import WhisperFeatureExtractor
 
 from encoder_server.encoders import LayoutError, RefusedError, Sound, UnfitMediaError, read_json
-from encoder_server.encoders.processors import Settings, read_whole
+from encoder_server.encoders.processors import Settings, as_settings, read_whole
 
 _FILE = "preprocessor_config.json"
 _CLASS = "WhisperFeatureExtractor"
@@ -33,7 +33,8 @@ def load(folder: Path, *needs: str) -> Any:
     Raises RefusedError naming the file, and the key at fault.
     """
     settings = _read(folder)
-    name = settings.content.get("feature_extractor_type")
+    settings.require("feature_extractor_type")
+    name = settings.content["feature_extractor_type"]
     if name != _CLASS:
         raise RefusedError(f"{settings.file}: feature_extractor_type {str(name)!r} is not known")
     for key in (*_GEOMETRY, *needs):
@@ -41,7 +42,7 @@ def load(folder: Path, *needs: str) -> Any:
     if settings.content.get("dither"):
         raise RefusedError(f"{settings.file}: dither is not 0: the same sound would give other rows each time")
     try:
-        return WhisperFeatureExtractor.from_dict(dict(settings.content))
+        return WhisperFeatureExtractor.from_dict(settings.taken())
     except Exception as error:
         _log.exception("%s was not taken", settings.file)
         raise RefusedError(f"{settings.file}: the settings are not ones of {_CLASS}") from error
@@ -90,5 +91,5 @@ def _read(folder: Path) -> Settings:
     whole = read_whole(folder)
     nested = whole.content.get("feature_extractor")
     if isinstance(nested, dict):
-        return Settings(file=whole.file, content=nested)
-    return Settings(file=_FILE, content=read_json(folder, _FILE))
+        return as_settings(whole.file, nested)
+    return as_settings(_FILE, read_json(folder, _FILE))

@@ -31,7 +31,7 @@ from encoder_server.encoders import (
     processors,
     video_processors,
 )
-from encoder_server.encoders.loading import build, describe, read_config
+from encoder_server.encoders.loading import build, describe, is_bare, read_config
 from encoder_server.encoders.weights import read_tower
 
 _PREFIXES = ("model.visual.", "visual.")
@@ -75,7 +75,7 @@ class GridEncoder:
         """See `Encoder.load`."""
         processor, video = _load_processor(source), _load_video_processor(source, cls.video_class)
         config = read_config(source.model, cls.config_class, bare=[cls.config_class.model_type], name=cls.name)
-        tower = read_tower(source.model, _PREFIXES)
+        tower = read_tower(source.model, _PREFIXES, bare=is_bare(source.model, cls.config_class.model_type))
         model = build(cls.model_class, config, tower, source)
         model.patch_embed = LinearPatchEmbed(model.patch_embed.proj)
         packed_attention.use(model)
@@ -216,6 +216,7 @@ def _require_geometry(settings: processors.Settings) -> None:
         settings.whole(key)
     size = settings.content.get("size")
     limits = size if isinstance(size, dict) else {}
-    pixels = {"min_pixels", "max_pixels"}
-    if not pixels <= settings.content.keys() and not {"shortest_edge", "longest_edge"} <= limits.keys():
+    pixels = [settings.content.get(key) for key in ("min_pixels", "max_pixels")]
+    edges = [limits.get(key) for key in ("shortest_edge", "longest_edge")]
+    if None in pixels and None in edges:
         raise RefusedError(f"{settings.file}: size or min_pixels and max_pixels are missing")

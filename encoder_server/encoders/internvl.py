@@ -55,7 +55,7 @@ class InternVLEncoder:
         processor = processors.make(settings, gives=(), called="pixels")
         if not hasattr(type(processor), "crop_to_patches"):
             raise RefusedError(f"{settings.file}: image_processor_type {type(processor).__name__!r} gives no tiles")
-        tokens_of_tile = processors.read_whole(source.processor).whole("image_seq_length")
+        tokens_of_tile = processors.read_whole(source.processor, needed=True).whole("image_seq_length")
         config = read_full_config(source.model, InternVLConfig, name="InternVL")
         if not isinstance(config.vision_feature_layer, int):
             raise RefusedError("config.json: vision_feature_layer is not one layer")

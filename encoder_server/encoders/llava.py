@@ -113,7 +113,7 @@ class Selection:
 
 def read_whole(source: Source) -> Whole:
     """Read processor_config.json; raises RefusedError naming what is missing."""
-    whole = processors.read_whole(source.processor)
+    whole = processors.read_whole(source.processor, needed=True)
     strategy = whole.content.get("vision_feature_select_strategy")
     if strategy not in ("default", "full"):
         raise RefusedError(f"{whole.file}: vision_feature_select_strategy is missing, or not default or full")

@@ -9,12 +9,14 @@ and says so), cast a buffer (the angles of positions stay float32, as the librar
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from huggingface_hub.errors import StrictDataclassFieldValidationError
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as library_logging
 
@@ -71,6 +73,11 @@ _SELECTION = ("downsample_ratio", "projector_hidden_act", "vision_feature_layer"
 _log = logging.getLogger(__name__)
 
 
+def is_bare(folder: Path, model_type: str) -> bool:
+    """Say whether the folder holds a tower alone, as `model_type` says: else a language model is beside it."""
+    return read_json(folder, "config.json").get("model_type") == model_type
+
+
 def read_config(
     folder: Path,
     family: type[PreTrainedConfig],
@@ -99,7 +106,7 @@ def read_config(
         return family.from_dict(settings)
     except Exception as error:
         _log.exception("config.json was not taken")
-        raise RefusedError(f"{said} not one of a {name} tower") from error
+        raise RefusedError(f"{said} not one of a {name} tower{_field(error)}") from error
 
 
 def read_full_config(folder: Path, family: type[PreTrainedConfig], *, name: str, section: str = "vision_config") -> Any:
@@ -111,7 +118,7 @@ def read_full_config(folder: Path, family: type[PreTrainedConfig], *, name: str,
         return family.from_dict(content)
     except Exception as error:
         _log.exception("config.json was not taken")
-        raise RefusedError(f"config.json: not one of a {name} model") from error
+        raise RefusedError(f"config.json: not one of a {name} model{_field(error)}") from error
 
 
 def build(family: type[PreTrainedModel], config: PreTrainedConfig, tower: Tower, source: Source) -> Any:
@@ -197,6 +204,12 @@ def describe(
         device=str(model.device),
         sampling_rate=sampling_rate,
     )
+
+
+def _field(error: Exception) -> str:
+    """Name the setting that the library did not take, where it says which."""
+    found = re.search(r"field '(\w+)'", str(error)) if isinstance(error, StrictDataclassFieldValidationError) else None
+    return f": {found[1]}" if found else ""
 
 
 def _stated(config: PreTrainedConfig | None, names: Sequence[str]) -> dict[str, object]:

@@ -28,10 +28,9 @@ from encoder_server.encoders import (
     RefusedError,
     Source,
     processors,
-    read_json,
 )
 from encoder_server.encoders.llava import TOWER, Selection, load_projector
-from encoder_server.encoders.loading import build, describe, read_config, read_full_config
+from encoder_server.encoders.loading import build, describe, is_bare, read_config, read_full_config
 from encoder_server.encoders.weights import joint_digest, read_tower
 
 _BARE = "pixtral"
@@ -67,7 +66,7 @@ class PixtralEncoder:
         settings.require("patch_size", "size")
         processor = processors.make(settings, gives=["image_sizes"], called="sizes of pictures")
         patch = _patch(source, processor)
-        if read_json(source.model, "config.json").get("model_type") == _BARE:
+        if is_bare(source.model, _BARE):
             config = read_config(source.model, PixtralVisionConfig, bare=[_BARE], name="Pixtral")
             tower = read_tower(source.model, ["vision_encoder."])
             model = build(PixtralVisionModel, config, tower, source)

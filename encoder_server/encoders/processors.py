@@ -19,7 +19,15 @@ import torch
 import transformers
 from transformers.image_processing_backends import TorchvisionBackend
 
-from encoder_server.encoders import Clip, LayoutError, Picture, RefusedError, UnfitMediaError, read_json
+from encoder_server.encoders import (
+    Clip,
+    LayoutError,
+    Picture,
+    RefusedError,
+    UnfitMediaError,
+    read_json,
+    refuse_own_code,
+)
 
 MAX_RATIO = 200
 """Longer side to shorter: Qwen's own rule, and what keeps a processor that holds a picture's shape in memory."""
@@ -45,6 +53,10 @@ class Settings:
             raise RefusedError(f"{self.file}: {key} is missing or not a {kind} number")
         return value
 
+    def taken(self) -> dict[str, Any]:
+        """Give what a processor is made with: all but where the one who saved it ran it."""
+        return {key: value for key, value in self.content.items() if key != "device"}
+
     def require(self, *keys: str) -> None:
         """Raise RefusedError naming the first of `keys` that is missing."""
         for key in keys:
@@ -56,25 +68,32 @@ def read_settings(folder: Path) -> Settings:
     """Read the image processor's settings: a section of processor_config.json, or preprocessor_config.json."""
     nested = read_whole(folder).content.get("image_processor")
     if isinstance(nested, dict):
-        return Settings(file=_WHOLE, content=nested)
-    return Settings(file=_IMAGE, content=read_json(folder, _IMAGE))
+        return as_settings(_WHOLE, nested)
+    return as_settings(_IMAGE, read_json(folder, _IMAGE))
 
 
-def read_whole(folder: Path) -> Settings:
-    """Read what processor_config.json says of text and pictures together; nothing where there is no such file."""
-    return Settings(file=_WHOLE, content=read_json(folder, _WHOLE) if (folder / _WHOLE).is_file() else {})
+def read_whole(folder: Path, *, needed: bool = False) -> Settings:
+    """Read what processor_config.json says of text and pictures together; nothing where there is no such file, unless
+    it is `needed`."""
+    return as_settings(_WHOLE, read_json(folder, _WHOLE) if needed or (folder / _WHOLE).is_file() else {})
+
+
+def as_settings(file: str, content: Mapping[str, Any]) -> Settings:
+    """Give the `content` of `file`; raises RefusedError where it names code of its own."""
+    refuse_own_code(content, file)
+    return Settings(file=file, content=content)
 
 
 def make(settings: Settings, *, gives: Sequence[str], called: str) -> Any:
     """Make the processor that `settings` name; its class must give `gives` beside pixels, `called` so in a refusal."""
-    name = _class_name(settings.content)
+    name = class_name(settings)
     family = getattr(transformers, name, None)
     if not isinstance(family, type) or not issubclass(family, TorchvisionBackend):
         raise RefusedError(f"{settings.file}: image_processor_type {name!r} is not known")
     if not {"pixel_values", *gives} <= set(getattr(family, "model_input_names", ())):
         raise RefusedError(f"{settings.file}: image_processor_type {name!r} gives no {called}")
     try:
-        return family.from_dict(dict(settings.content))
+        return family.from_dict(settings.taken())
     except Exception as error:
         _log.exception("%s was not taken", settings.file)
         raise RefusedError(f"{settings.file}: the settings are not ones of {name}") from error
@@ -133,9 +152,11 @@ def effective(processor: Any) -> dict[str, object]:
     return {"class": type(processor).__name__, "backend": processor.backend, **settings}
 
 
-def _class_name(content: Mapping[str, Any]) -> str:
-    name = content.get("image_processor_type")
-    if name is None:  # as the first published checkpoints say it
-        name = str(content.get("feature_extractor_type")).replace("FeatureExtractor", "ImageProcessor")
-    name = str(name).removesuffix("Fast")
+def class_name(settings: Settings) -> str:
+    """Give the name that the image processor's class has now; raises RefusedError where none is said."""
+    # The first published checkpoints have a feature extractor for pictures, and some say so under the later key.
+    said = settings.content.get("image_processor_type") or settings.content.get("feature_extractor_type")
+    if said is None:
+        raise RefusedError(f"{settings.file}: image_processor_type is missing")
+    name = str(said).removesuffix("Fast").replace("FeatureExtractor", "ImageProcessor")
     return _CLASS_NOW.get(name, name)

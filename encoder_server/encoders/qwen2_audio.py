@@ -20,9 +20,9 @@ from transformers.masking_utils import create_bidirectional_mask
 from transformers.models.qwen2_audio import modeling_qwen2_audio as library
 from transformers.models.qwen2_audio.configuration_qwen2_audio import Qwen2AudioEncoderConfig
 
-from encoder_server.encoders import Source, read_json
+from encoder_server.encoders import Source
 from encoder_server.encoders.audio_towers import WindowEncoder, load_extractor, through
-from encoder_server.encoders.loading import build, fill, read_config, read_full_config
+from encoder_server.encoders.loading import build, fill, is_bare, read_config, read_full_config
 from encoder_server.encoders.weights import joint_digest, read_tower
 
 _BARE = "qwen2_audio_encoder"
@@ -42,7 +42,7 @@ class Qwen2AudioEncoder(WindowEncoder):
     def load(cls, source: Source) -> Self:
         """See `Encoder.load`."""
         extractor = load_extractor(source)
-        if read_json(source.model, "config.json").get("model_type") == _BARE:
+        if is_bare(source.model, _BARE):
             config = read_config(source.model, Qwen2AudioEncoderConfig, bare=[_BARE], name="Qwen2-Audio")
             tower = read_tower(source.model, _TOWER)
             model = build(library.Qwen2AudioEncoder, config, tower, source)

@@ -25,7 +25,7 @@ from transformers.models.qwen3_omni_moe.configuration_qwen3_omni_moe import Qwen
 
 from encoder_server.encoders import Description, Features, LayoutError, RefusedError, Sound, Source, extractors
 from encoder_server.encoders.audio_towers import through
-from encoder_server.encoders.loading import build, describe, read_config
+from encoder_server.encoders.loading import build, describe, is_bare, read_config
 from encoder_server.encoders.processors import read_whole
 from encoder_server.encoders.weights import read_tower
 
@@ -57,7 +57,7 @@ class Qwen3OmniEncoder:
             section="audio_config",
             within="thinker_config",
         )
-        tower = read_tower(source.model, _TOWER)
+        tower = read_tower(source.model, _TOWER, bare=is_bare(source.model, _BARE))
         model = build(library.Qwen3OmniMoeAudioEncoder, config, tower, source)
         encoder = cls(model=model, extractor=extractor, n_window=_promised_window(source), weights=tower.digest)
         encoder._refuse_window()

@@ -13,8 +13,8 @@ from typing import Self
 
 from transformers import SiglipConfig, SiglipVisionConfig, SiglipVisionModel
 
-from encoder_server.encoders import RefusedError, Source, processors, read_json
-from encoder_server.encoders.loading import build, read_config, read_full_config
+from encoder_server.encoders import RefusedError, Source, processors
+from encoder_server.encoders.loading import build, is_bare, read_config, read_full_config
 from encoder_server.encoders.patch_towers import PatchEncoder
 from encoder_server.encoders.weights import read_tower
 
@@ -32,13 +32,14 @@ class SiglipEncoder(PatchEncoder):
     def load(cls, source: Source) -> Self:
         """See `Encoder.load`."""
         processor = processors.make_fixed(processors.read_settings(source.processor))
-        if read_json(source.model, "config.json").get("model_type") == BARE:
+        bare = is_bare(source.model, BARE)
+        if bare:
             config = read_config(source.model, SiglipVisionConfig, bare=[BARE], name="SigLIP")
         else:
             config = read_full_config(source.model, SiglipConfig, name="SigLIP").vision_config
         if cls.pooled and not config.vision_use_head:
             raise RefusedError("config.json: vision_use_head is false: there is no pooled row")
-        tower = read_tower(source.model, ["vision_model."], passed_by=LEFT_OVER)
+        tower = read_tower(source.model, ["vision_model."], bare=bare, passed_by=LEFT_OVER)
         return cls(model=build(SiglipVisionModel, config, tower, source), processor=processor, weights=tower.digest)
 
 

@@ -26,9 +26,8 @@ from encoder_server.encoders import (
     RefusedError,
     Source,
     processors,
-    read_json,
 )
-from encoder_server.encoders.loading import build, describe, read_config, read_full_config
+from encoder_server.encoders.loading import build, describe, is_bare, read_config, read_full_config
 from encoder_server.encoders.patch_towers import of_one_shape
 from encoder_server.encoders.weights import read_tower
 
@@ -53,13 +52,14 @@ class Siglip2Encoder:
         for key in ("patch_size", "max_num_patches"):
             settings.whole(key)
         processor = processors.make(settings, gives=_GIVES, called="mask and shapes of patches")
-        if read_json(source.model, "config.json").get("model_type") == _BARE:
+        bare = is_bare(source.model, _BARE)
+        if bare:
             config = read_config(source.model, Siglip2VisionConfig, bare=[_BARE], name="SigLIP 2")
         else:
             config = read_full_config(source.model, Siglip2Config, name="SigLIP 2").vision_config
         if cls.pooled and not config.vision_use_head:
             raise RefusedError("config.json: vision_use_head is false: there is no pooled row")
-        tower = read_tower(source.model, ["vision_model."])
+        tower = read_tower(source.model, ["vision_model."], bare=bare)
         return cls(model=build(Siglip2VisionModel, config, tower, source), processor=processor, weights=tower.digest)
 
     def describe(self) -> Description:

@@ -26,7 +26,7 @@ from transformers.video_processing_utils import BaseVideoProcessor
 from transformers.video_utils import VideoMetadata
 
 from encoder_server.encoders import Clip, LayoutError, RefusedError, UnfitMediaError, read_json
-from encoder_server.encoders.processors import Settings, read_settings, read_whole
+from encoder_server.encoders.processors import Settings, as_settings, read_settings, read_whole
 
 _VIDEO = "video_preprocessor_config.json"
 _PIXELS, _GRIDS = "pixel_values_videos", "video_grid_thw"
@@ -45,9 +45,9 @@ def read(folder: Path, own: str) -> Settings | None:
     whole = read_whole(folder)
     nested = whole.content.get("video_processor")
     if isinstance(nested, dict):
-        return Settings(file=whole.file, content=nested)
+        return as_settings(whole.file, nested)
     if (folder / _VIDEO).is_file():
-        return Settings(file=_VIDEO, content=read_json(folder, _VIDEO))
+        return as_settings(_VIDEO, read_json(folder, _VIDEO))
     shared = read_settings(folder)
     if shared.file == whole.file:
         return None
@@ -67,7 +67,7 @@ def make(settings: Settings) -> Any:
     if not {_PIXELS, _GRIDS} <= set(getattr(family, "model_input_names", ())):
         raise RefusedError(f"{settings.file}: video_processor_type {name!r} gives no grids")
     try:
-        processor = family.from_dict(dict(settings.content))
+        processor = family.from_dict(settings.taken())
     except Exception as error:
         _log.exception("%s was not taken", settings.file)
         raise RefusedError(f"{settings.file}: the settings are not ones of {name}") from error

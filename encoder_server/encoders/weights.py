@@ -16,7 +16,7 @@ import blake3
 import torch
 from safetensors import SafetensorError, safe_open
 
-from encoder_server.encoders import RefusedError, progress, read_json
+from encoder_server.encoders import RefusedError, absence, progress, read_json
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -93,11 +93,13 @@ def refuse(
 
 
 def refuse_quantised(tower: Tower, prefix: str = "") -> None:
-    """Raise RefusedError naming the first tensor that holds no floating point numbers."""
+    """Raise RefusedError naming the first tensor that holds no floating point numbers of at least 16 bits."""
     for name, tensor in sorted(tower.tensors.items()):
+        dtype = str(tensor.dtype).removeprefix("torch.")
         if not tensor.is_floating_point():
-            dtype = str(tensor.dtype).removeprefix("torch.")
             raise RefusedError(f"weights: {prefix}{name} has dtype {dtype}, which is not a floating point type")
+        if tensor.dtype.itemsize < 2:
+            raise RefusedError(f"weights: {prefix}{name} has dtype {dtype}, which is quantised")
 
 
 def _places(folder: Path) -> dict[str, str]:
@@ -105,7 +107,8 @@ def _places(folder: Path) -> dict[str, str]:
         file = _open(folder, _SINGLE)
         return dict.fromkeys(file.keys(), _SINGLE)
     if not (folder / _INDEX).is_file():
-        raise RefusedError(f"{_SINGLE}: missing, and {_INDEX} too")
+        why = absence.why_missing(folder, _SINGLE) or absence.other_weights(folder)
+        raise RefusedError(f"{_SINGLE}: missing, and {_INDEX} too{why}")
     listed = read_json(folder, _INDEX).get("weight_map")
     if not isinstance(listed, dict):
         raise RefusedError(f"{_INDEX}: weight_map is missing")
@@ -117,10 +120,12 @@ def _places(folder: Path) -> dict[str, str]:
 
 def _open(folder: Path, name: str) -> safe_open:
     if not (folder / name).is_file():
-        raise RefusedError(f"{name}: missing")
+        raise RefusedError(f"{name}: missing{absence.why_missing(folder, name)}")
     try:
         return safe_open(folder / name, framework="pt", device="cpu")
     except (SafetensorError, OSError) as error:
+        if absence.is_pointer(folder / name):
+            raise RefusedError(f"{name}: a Git LFS pointer in the place of the file itself: git lfs pull") from error
         raise RefusedError(f"{name}: damaged, or not a safetensors file") from error
 
 

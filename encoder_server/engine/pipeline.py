@@ -19,7 +19,8 @@ import numpy.typing as npt
 import torch
 
 from encoder_server import logs
-from encoder_server.encoders import AUTO, Encoder, RefusedError, Source, UnfitMediaError, find, progress
+from encoder_server.encoders import Encoder, RefusedError, Source, UnfitMediaError, progress
+from encoder_server.encoders.registry import AUTO, find
 from encoder_server.engine import measure
 from encoder_server.engine.bounds import DEFAULTS, Bounds, taken
 from encoder_server.engine.decode_clip import Choose

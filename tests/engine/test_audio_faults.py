@@ -57,7 +57,7 @@ def encoder(families: Families) -> Callable[[str], Any]:
         ("qwen3_omni", settings(n_fft=None), f"{SETTINGS}: n_fft is missing or not a positive number"),
         ("whisper", settings(hop_length=480_001), "hop_length is more than a whole window"),
         ("whisper", settings(dither=0.0001), f"{SETTINGS}: dither is not 0: the same sound would give other rows"),
-        ("qwen2_audio", settings(feature_extractor_type=None), "feature_extractor_type 'None' is not known"),
+        ("qwen2_audio", settings(feature_extractor_type=None), f"{SETTINGS}: feature_extractor_type is missing"),
         ("qwen3_omni", settings(feature_extractor_type="ClapFeatureExtractor"), "'ClapFeatureExtractor' is not known"),
         ("qwen2_audio", {CONFIG: {"audio_config": None}}, "config.json: audio_config is missing"),
         ("qwen3_omni", {CONFIG: {"thinker_config": {}}}, "config.json: audio_config is missing"),
@@ -72,7 +72,7 @@ def test_what_cannot_run_is_refused_by_its_name(families: Families, family: str,
 @pytest.mark.parametrize(
     ("keys", "named"),
     [
-        ({"d_model": "wide"}, "config.json: audio_config is not one of a Qwen3-Omni audio tower"),
+        ({"d_model": "wide"}, "config.json: audio_config is not one of a Qwen3-Omni audio tower: d_model"),
         # The library counts thirteen rows to a window of any length, and takes rows of the next for this one's.
         ({"n_window": 25}, "config.json: n_window is 25: 7 rows to a window, not 13"),
         ({"n_window": 100}, "config.json: n_window is 100: 25 rows to a window, not 13"),

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from encoder_server.encoders import Description, Source, find
+from encoder_server.encoders import Description, Source
+from encoder_server.encoders.registry import find
 from encoder_server.engine.measure import settings_digest
 from encoder_server.engine.messages import Measured
 from encoder_server.engine.pipeline import Pipeline

@@ -151,7 +151,7 @@ def test_fewer_tiles_change_internvls_counts_and_identity_and_pass(families: Fam
         ("clip", image(size=None), f"{IMAGE}: size is missing"),
         ("clip", image(crop_size=None), f"{IMAGE}: crop_size is missing"),
         ("clip", image(size={"edge": 84}), f"{IMAGE}: the settings are not ones of CLIPImageProcessor"),
-        ("clip", image(feature_extractor_type=None), "image_processor_type 'None' is not known"),
+        ("clip", image(feature_extractor_type=None), f"{IMAGE}: image_processor_type is missing"),
         ("siglip", image(image_processor_type="Qwen2VLImageProcessor"), "gives image_grid_thw, not pixels alone"),
         ("siglip2", image(max_num_patches=None), f"{IMAGE}: max_num_patches is missing or not a positive number"),
         ("siglip2", image(image_processor_type="SiglipImageProcessor"), "gives no mask and shapes of patches"),

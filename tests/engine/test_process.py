@@ -164,7 +164,7 @@ def test_a_refused_checkpoint_is_told_and_ends_the_engine_with_status_3(tmp_path
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         assert process.run(theirs, lambda: Pipeline.load(tmp_path), threads=1) == 3
-        assert greeting(ours) == messages.Refused(detail="config.json: missing or unreadable")
+        assert greeting(ours) == messages.Refused(detail="config.json: missing: the folder is empty")
 
 
 def test_a_refusal_that_names_half_a_character_is_told_all_the_same() -> None:

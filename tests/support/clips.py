@@ -8,7 +8,8 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from encoder_server.encoders import Clip, Encoder, Source, find
+from encoder_server.encoders import Clip, Encoder, Source
+from encoder_server.encoders.registry import find
 
 Rows = NDArray[numpy.float32]
 
@@ -20,9 +21,9 @@ def clip(frames: int, width: int, height: int, *, fps: float | None = None, seed
     return Clip(frames=cells.repeat(8, axis=1)[:, :height].repeat(8, axis=2)[:, :, :width], fps=fps)
 
 
-def loaded(folder: Path) -> Encoder[Any]:
+def loaded(folder: Path, dtype: str = "auto") -> Encoder[Any]:
     """The encoder of a checkpoint folder."""
-    return find("Auto", folder).load(Source(model=folder, processor=folder, device="cpu", dtype="auto"))
+    return find("Auto", folder).load(Source(model=folder, processor=folder, device="cpu", dtype=dtype))
 
 
 def rows(encoder: Encoder[Any], *media: Any) -> list[Rows]:

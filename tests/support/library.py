@@ -38,11 +38,14 @@ _MODELS = {
 class Library:
     """The checkpoint of `family` in `folder`, one picture at a time."""
 
-    def __init__(self, folder: Path, family: str) -> None:
+    def __init__(self, folder: Path, family: str, *, name: str | None = None, dtype: str = "auto") -> None:
+        """`name`: of the whole model's class, where it is not the family's usual one."""
         logging.set_verbosity_error()
         logging.disable_progress_bar()
-        name = _MODELS[family]
-        self._model: Any = getattr(transformers, name).from_pretrained(folder, local_files_only=True).eval()
+        model, self.report = getattr(transformers, name or _MODELS[family]).from_pretrained(
+            folder, local_files_only=True, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True
+        )
+        self._model: Any = model.eval()
         self._processor: Any = transformers.AutoImageProcessor.from_pretrained(
             folder, backend="torchvision", local_files_only=True
         )
@@ -69,7 +72,7 @@ class Library:
     def _run(self, data: bytes, rows: Callable[[Any], torch.Tensor]) -> Rows:
         batch = self.processed(data)
         with torch.no_grad():
-            made: Rows = rows(batch).numpy()
+            made: Rows = rows(batch).float().numpy()
         return made
 
     def processed(self, data: bytes) -> Any:
@@ -94,7 +97,7 @@ class Library:
         with torch.no_grad():
             features = self._model.get_video_features(**batch)
         deeper = (layer[0] for layer in getattr(features, "deepstack_features", None) or ())
-        made: Rows = torch.cat([features.pooler_output[0], *deeper], dim=-1).numpy()
+        made: Rows = torch.cat([features.pooler_output[0], *deeper], dim=-1).float().numpy()
         return made
 
     def _features(self, batch: Any) -> torch.Tensor:

@@ -13,7 +13,8 @@ import transformers
 from numpy.typing import NDArray
 from transformers.utils import logging
 
-from encoder_server.encoders import Encoder, Sound, Source, find
+from encoder_server.encoders import Encoder, Sound, Source
+from encoder_server.encoders.registry import find
 
 RATE = 16_000
 _SPOKEN = 40 * RATE
@@ -63,11 +64,14 @@ def rows(encoder: Encoder[Any], *sounds: Sound) -> list[Rows]:
 class SoundLibrary:
     """The checkpoint of `family` in `folder`, one sound at a time."""
 
-    def __init__(self, folder: Path, family: str) -> None:
+    def __init__(self, folder: Path, family: str, *, dtype: str = "auto") -> None:
         logging.set_verbosity_error()
         logging.disable_progress_bar()
         self._family = family
-        self._model: Any = getattr(transformers, _MODELS[family]).from_pretrained(folder, local_files_only=True).eval()
+        model, self.report = getattr(transformers, _MODELS[family]).from_pretrained(
+            folder, local_files_only=True, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True
+        )
+        self._model: Any = model.eval()
         self._extractor: Any = transformers.AutoFeatureExtractor.from_pretrained(folder, local_files_only=True)
 
     def save(self, folder: Path) -> None:

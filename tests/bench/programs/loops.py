@@ -25,7 +25,8 @@ Step = Callable[[], int]
 
 def bare(checkpoint: Path, content: bytes, batch: int) -> Step:
     """The best loop: a step is one batch."""
-    from encoder_server.encoders import AUTO, Picture, Source, find
+    from encoder_server.encoders import Picture, Source
+    from encoder_server.encoders.registry import AUTO, find
     from encoder_server.engine import heap
 
     heap.keep()
