@@ -21,6 +21,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging as library_logging
 
 from encoder_server.encoders import Description, RefusedError, Source, progress, read_json
+from encoder_server.encoders.convolutions import widen
 from encoder_server.encoders.weights import Tower, refuse, refuse_quantised, require
 from encoder_server.engine.messages import Declared
 
@@ -145,6 +146,8 @@ def build(family: type[PreTrainedModel], config: PreTrainedConfig, tower: Tower,
         raise RefusedError("config.json: no tower can be built from it") from error
     model, report = loaded
     refuse(report["missing_keys"], report["unexpected_keys"], report["mismatched_keys"])
+    if torch.device(source.device).type == "cpu" and dtype.itemsize == 2:
+        widen(model)
     return model.to(device=torch.device(source.device)).eval().requires_grad_(False)
 
 
