@@ -1,9 +1,8 @@
 """Convolutions in half precision on a CPU, computed in whole precision: the library's own kernels get some wrong.
 
 oneDNN's for bfloat16 (with AMX) give numbers that have nothing to do with the input, or none at all, where what they
-make is one column wide: a picture one patch wide, a sound of some milliseconds (torch 2.15, oneDNN 3.13;
-github.com/pytorch/pytorch/issues/163347). Towers spend
-next to nothing of their time in convolutions, so all are widened.
+make is one column wide: a picture one patch wide, a sound of some milliseconds (torch 2.15, oneDNN 3.13; PyTorch issue
+163347). Towers spend next to nothing of their time in convolutions, so all are widened.
 
 Place: called by `loading` when a tower is built.
 
