@@ -111,15 +111,20 @@ class RedisConnection:
         except Exception as failed:
             raise _told(failed) from None
         made = cls(connection)
+        connection.redis_connect_func = made._log_in
         try:
             async with asyncio.timeout(seconds):
                 await connection.connect()  # type: ignore[no-untyped-call]
         except BaseException as failed:
             await made.close()
             raise _told(failed) from None
-        writer = connection._writer
-        made._transport = None if writer is None else writer.transport
         return made
+
+    async def _log_in(self, connection: AbstractConnection) -> None:
+        """Note what is to be closed, before anything is asked: the library forgets it where that comes to nothing."""
+        writer = connection._writer
+        self._transport = None if writer is None else writer.transport
+        await connection.on_connect()
 
     async def ask(self, commands: Sequence[Command], seconds: float) -> list[Any]:
         """Send `commands` in one packet and return a reply to each, an error that is one command's among them.

@@ -45,9 +45,13 @@ def other_weights(folder: Path) -> str:
 
 
 def is_pointer(file: Path) -> bool:
-    """Say whether `file` is the few words that Git LFS leaves in a large file's place."""
-    with file.open("rb") as opened:
-        return opened.read(len(_LFS)) == _LFS
+    """Say whether `file` is the few words that Git LFS leaves in a large file's place; one that nobody can read is
+    not."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(len(_LFS)) == _LFS
+    except OSError:
+        return False
 
 
 def _first(present: list[str], known: dict[str, str]) -> str:

@@ -75,6 +75,16 @@ def pointer(name: str) -> Wrong:
     return change
 
 
+def unreadable(name: str) -> Wrong:
+    """Put there what is a file, and fails whoever reads it."""
+
+    def change(folder: Path) -> None:
+        (folder / name).unlink()
+        (folder / name).symlink_to("/proc/self/mem")
+
+    return change
+
+
 def written(name: str, **keys: Any) -> Wrong:
     """Write a JSON file's `keys` anew."""
 
@@ -145,6 +155,7 @@ CODE = {"AutoModel": "modeling_internvl_chat.InternVLChatModel"}
         (QWEN, lambda folder: (folder / SECOND).unlink(), f"{SECOND}: missing"),
         (QWEN, cut_short(SECOND), f"{SECOND}: damaged, or not a safetensors file"),
         (QWEN, pointer(SECOND), f"{SECOND}: a Git LFS pointer in the place of the file itself: git lfs pull"),
+        (QWEN, unreadable(SECOND), f"{SECOND}: damaged, or not a safetensors file"),
         (QWEN, written(INDEX, weight_map=None), f"{INDEX}: weight_map is missing"),
         (QWEN, quantised, "weights: blocks.0.attn.qkv.weight has dtype float8_e4m3fn, which is quantised"),
         (QWEN, of_an_adapter, "weights: visual.* is missing"),

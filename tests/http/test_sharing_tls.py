@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
+from encoder_server.redis_connection import RedisConnection
 from tests.http.redis_server import RedisServer, free_port, redis_running
 from tests.http.sharing_pool import SharingPool, count, rows, usable
 from tests.http.test_flush import order, producer, until_result
@@ -115,6 +116,32 @@ async def test_nothing_of_a_connection_through_tls_is_left_when_the_server_leave
     left = sockets() - before
     locked.inside.signal(signal.SIGCONT)
     assert left == set()
+
+
+async def test_nothing_of_a_connection_through_tls_is_left_when_a_redis_stands_still_before_it_lets_anybody_in(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path / "authority")
+    asked: asyncio.Future[asyncio.Transport] = asyncio.get_running_loop().create_future()
+
+    async def stand_still(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        assert isinstance(writer.transport, asyncio.Transport)
+        writer.transport.pause_reading()
+        asked.set_result(writer.transport)
+
+    shown = authority.certificate("IP:127.0.0.1")
+    async with await asyncio.start_server(stand_still, "127.0.0.1", 0, ssl=shown.served) as listener:
+        before, port = sockets(), listener.sockets[0].getsockname()[1]
+        url = f"rediss://pool:hunter2@127.0.0.1:{port}/0?ssl_ca_certs={authority.file}"
+        opening = asyncio.create_task(RedisConnection.open(url, asyncio.Lock(), 30))
+        end_of_the_server = await asked
+        opening.cancel()
+        await asyncio.wait({opening})
+        await asyncio.sleep(0)
+        left = sockets() - before
+        end_of_the_server.abort()
+    assert len(left) == 1  # The server's own.
 
 
 def sockets() -> set[str]:
