@@ -47,7 +47,7 @@ class ItemBatch:
             job.left = left
 
     @property
-    def blobs(self) -> Sequence[bytes]:
+    def blobs(self) -> Sequence[bytes | memoryview]:
         """The media, in the order of the message's items; frames of a list each by itself."""
         return [content for job in self.jobs for content in job.medium.contents]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from encoder_server import media
+from encoder_server.multipart import Content
 from encoder_server.settings import Limits
 from encoder_server.size import Size
 
@@ -26,14 +27,14 @@ class Headers:
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], tuple[Size, int]] = OrderedDict()
 
-    def known(self, modality: str, content: bytes, digest: str, place: str, limits: Limits) -> tuple[Size, int]:
+    def known(self, modality: str, content: Content, digest: str, place: str, limits: Limits) -> tuple[Size, int]:
         """Return what is known; raises UnknownHeaderError where nothing is. Quick: it opens nothing."""
         found = self._known.get((modality, digest))
         if found is None:
             raise UnknownHeaderError
         return found
 
-    def read(self, modality: str, content: bytes, digest: str, place: str, limits: Limits) -> tuple[Size, int]:
+    def read(self, modality: str, content: Content, digest: str, place: str, limits: Limits) -> tuple[Size, int]:
         """Return what is known or, else, what the header says; raises as `media.measure` does. For any thread."""
         key = (modality, digest)
         found = self._known.pop(key, None) or media.measure(modality, content, digest, place, limits)

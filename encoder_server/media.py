@@ -23,7 +23,7 @@ import blake3
 
 from encoder_server import clips, multipart, pictures, sounds
 from encoder_server.errors import BadMediaError, CallerError, LimitExceededError, UnsupportedModalityError
-from encoder_server.multipart import Part
+from encoder_server.multipart import Content, Part
 from encoder_server.settings import Limits
 from encoder_server.size import Size
 from encoder_server.wire import EncodeItem, parse
@@ -41,7 +41,7 @@ class Medium:
 
     index: int
     modality: str
-    contents: tuple[bytes, ...]
+    contents: tuple[Content, ...]
     digest: str
     size: Size
     cost: int
@@ -57,7 +57,7 @@ class Body(NamedTuple):
     data: bytes
 
 
-def measure(modality: str, content: bytes, digest: str, place: str, limits: Limits) -> tuple[Size, int]:
+def measure(modality: str, content: Content, digest: str, place: str, limits: Limits) -> tuple[Size, int]:
     """Return a file's size, as far as the front reads its header, and its share of a batch.
 
     Raises BadMediaError or LimitExceededError, which name `place`.
@@ -84,7 +84,7 @@ def measure(modality: str, content: bytes, digest: str, place: str, limits: Limi
     return size, size.cost
 
 
-Measure = Callable[[str, bytes, str, str, Limits], tuple[Size, int]]
+Measure = Callable[[str, Content, str, str, Limits], tuple[Size, int]]
 
 
 def take(
@@ -175,7 +175,7 @@ def _open_frames(index: int, item: EncodeItem, frames: Sequence[str], limits: Li
     if item.fps is not None and len(frames) / item.fps > limits.max_video_seconds:
         seconds = len(frames) / item.fps
         raise LimitExceededError(f"{place}: {seconds:.1f} s of video; the limit is {limits.max_video_seconds:g} s")
-    contents: list[bytes] = []
+    contents: list[Content] = []
     digests: list[str] = []
     first = (0, 0)
     for at, frame in enumerate(frames):
@@ -208,7 +208,7 @@ def _open_frames(index: int, item: EncodeItem, frames: Sequence[str], limits: Li
     )
 
 
-def _content(item: EncodeItem | Part, place: str) -> bytes:
+def _content(item: EncodeItem | Part, place: str) -> Content:
     if isinstance(item, Part):
         return _filled(item.content, place)
     if item.data is not None:
@@ -217,7 +217,7 @@ def _content(item: EncodeItem | Part, place: str) -> bytes:
     return _filled(_decode(_payload(item.url or "", where), where), where)
 
 
-def _filled(content: bytes, where: str) -> bytes:
+def _filled(content: Content, where: str) -> Content:
     if not content:
         raise BadMediaError(f"{where}: is empty")
     return content

@@ -27,11 +27,15 @@ _NO_MODALITIES = ("application", "text")
 _PLAIN_ENCODINGS = ("", "7bit", "8bit", "binary")
 
 
+Content = bytes | memoryview
+
+
 class Part(NamedTuple):
-    """One medium of a form: its bytes, and its modality: the main type of its Content-Type."""
+    """One medium of a form: its bytes, a view into the body where they are most of it, and its modality: the main type
+    of its Content-Type."""
 
     modality: str
-    content: bytes
+    content: Content
     expected_tokens: int | None
 
 
@@ -69,7 +73,7 @@ def read_form(content_type: str, body: bytes, max_items: int, few: int | None = 
 def _places(body: bytes, opening: bytes, most: int) -> tuple[list[tuple[int, int]], bool]:
     """Return where parts begin and end, one more than `most` of them at most, and whether the form's end was found.
 
-    They are found in place, for a body is large: only what a part holds is copied.
+    They are found in place, for a body is large.
     """
     delimiter = b"\r\n" + opening
     places: list[tuple[int, int]] = []
@@ -102,7 +106,10 @@ def _part(body: bytes, start: int, end: int, index: int) -> Part:
         modality, expected_tokens = _head(body[start:blank])
     except _WrongHeadError as wrong:
         raise BadRequestError(f"items[{index}]{wrong}").of_item(index) from None
-    return Part(modality, body[blank + len(_BLANK) : end], expected_tokens)
+    content: Content = memoryview(body)[blank + len(_BLANK) : end]
+    if 2 * len(content) < len(body):
+        content = bytes(content)  # Who waits for a small part must not keep all of a large body.
+    return Part(modality, content, expected_tokens)
 
 
 class _WrongHeadError(Exception):

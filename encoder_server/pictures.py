@@ -26,7 +26,7 @@ warnings.filterwarnings("ignore", module=r"PIL\.")
 _BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
-def measure(content: bytes, place: str, max_pixels: int) -> tuple[int, int]:
+def measure(content: bytes | memoryview, place: str, max_pixels: int) -> tuple[int, int]:
     """Return width and height (pixels) of a picture file, turned as the engine will turn it: a probe of the size
     that failed must be of the size that was encoded.
 

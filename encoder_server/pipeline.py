@@ -81,7 +81,7 @@ class Pipeline:
             body = await self._receive(call, permit)
             measured, origin = self._measured(), self._origin(call)
             items = await self._take(call, body, measured, permit)
-            del body  # Held on to, each medium would be there twice.
+            del body  # Held on to, media in base64 or of a small part would be there twice.
             known = None if form is wire.Form.MULTIPART else self._known(call, items, measured, origin)
             if known is not None:
                 return at_once(form, known, origin)

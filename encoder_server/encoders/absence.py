@@ -30,7 +30,10 @@ def why_missing(folder: Path, name: str) -> str:
         return ", and so is the folder"
     if (folder / name).is_symlink():
         return ": it is a link to a file that is not there"
-    present = sorted(file.name for file in folder.iterdir())
+    try:
+        present = sorted(file.name for file in folder.iterdir())
+    except PermissionError:
+        return ", and the folder may not be listed"
     if not present:
         return ": the folder is empty"
     if name == "config.json":

@@ -267,7 +267,7 @@ def fetching(resolve: Callable[[str, int], Awaitable[list[str]]], *hosts: str) -
         with Admission(1, 10_000, lambda: None).admit(0, 30, "") as permit:
             (part,) = await fetcher.fill([EncodeItem(modality="image", url=url)], 0, permit)
         assert isinstance(part, Part)
-        return part.content
+        return bytes(part.content)
 
     return fetch
 

@@ -90,3 +90,12 @@ def test_an_answers_parts_follow_each_other() -> None:
         *(b"--b", b"Content-Type: text/plain", b"X-Status: 502", b"Content-Length: 3", b"", b"two"),
         *(b"--b--", b""),
     ]
+
+
+def test_a_medium_that_is_most_of_a_body_is_not_copied_and_a_small_one_does_not_keep_it() -> None:
+    body = form(item(b"s" * 100), item(b"L" * 10_000))
+    small, large = read_form(FORM, body, 2)
+    assert isinstance(large.content, memoryview)
+    assert large.content.obj is body
+    assert small.content == b"s" * 100
+    assert isinstance(small.content, bytes)
