@@ -63,11 +63,18 @@ def differing(replicas: Sequence[Replica], learned: Expected, max_distance: int)
     ]
 
 
-def confirms(replicas: Sequence[Replica], pin: Expected, max_distance: int) -> bool:
-    """Whether a replica that may teach measured what a pin, now taken back, said. A pin that none confirms was
-    wrong: were it kept as if learned, every replica would be held until a person found out."""
-    teachers = (each.identity for each in replicas if teaches(each))
-    return any(each is not None and difference(each, pin, max_distance) is None for each in teachers)
+def confirmed(replicas: Sequence[Replica], pin: Expected, max_distance: int) -> Expected | None:
+    """What a pin, now taken back, is kept as: itself, where a replica that may teach measured what it said, with the
+    signature that those teach where it had none. None: a pin that none confirms was wrong; were it kept as if learned,
+    every replica would be held until a person found out."""
+    teachers = [
+        each
+        for each in replicas
+        if each.identity is not None and teaches(each) and difference(each.identity, pin, max_distance) is None
+    ]
+    if not teachers:
+        return None
+    return pin if pin.signature is not None else lesson(teachers, max_distance).expected or pin
 
 
 def _alike(replicas: Sequence[Replica], max_distance: int) -> list[list[tuple[str, Expected]]]:

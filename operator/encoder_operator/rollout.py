@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from encoder_operator import vocabulary
-from encoder_operator.learning import confirms, is_undecided, lesson, overruling
+from encoder_operator.learning import confirmed, is_undecided, lesson, overruling
 from encoder_operator.observation import Observation
 from encoder_operator.replacement import Handover, held_accelerators, scales
 from encoder_operator.spec import EncoderPool, IdentityPolicy
@@ -49,8 +49,8 @@ def _learned(pool: EncoderPool, standing: Standing, revision: Revision, observat
     if known is not None and not revision.pinned:
         final = _has_served(standing, revision)
         learned = None if final else overruling(replicas, known, allowed, pool.spec.replicas)
-    elif known is not None and confirms(replicas, known, allowed):
-        learned = known
+    elif known is not None and (kept := confirmed(replicas, known, allowed)) is not None:
+        learned = kept
     else:
         learned = lesson(replicas, allowed).expected
     return revision if learned is None else replace(revision, expected=learned, pinned=False)

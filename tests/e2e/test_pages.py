@@ -7,7 +7,6 @@ import os
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from tests.support import ground, kube
 from tests.support.fleet import Fleet
 from tests.support.pages import Page, of_a_cluster
-from tests.support.pools import OPERATOR_NAMESPACE, TRUNCATING_IMAGE
+from tests.support.pools import OPERATOR_NAMESPACE, TRUNCATING_IMAGE, Ground, pool
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -29,15 +28,14 @@ helm() { command helm --kube-context "$CONTEXT" "$@"; }
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def restored(fleet: Fleet) -> Iterator[None]:
-    """The pages pin and annotate; other tests of the fleet expect it as it was."""
-    yield
-    before = {"management": "Active", "model": {"identity": {"policy": "Learn", "pinned": None}}}
-    patch = json.dumps({"spec": before})
-    kube.kubectl("-n", fleet.namespace, "patch", "encoderpool", fleet.name, "--type=merge", "--patch", patch)
-    kube.kubectl("-n", fleet.namespace, "annotate", "encoderpool", fleet.name, "encoderpool.io/retry-")
-    until("the fleet to be as expected", fleet.is_as_expected, seconds=240)
+@pytest.fixture(scope="module")
+def fleet(ground: Ground) -> Fleet:
+    """Replicas of these tests' own: the pages pin, annotate, scale and delete."""
+    made = Fleet(name="pages", namespace=ground.namespace, folder=ground.folder)
+    made.faults.mkdir(mode=0o755)
+    kube.apply(pool(made.name, made.namespace, image=TRUNCATING_IMAGE, encoder="truncating"))
+    until("the pool to be Ready", made.is_as_expected, seconds=240)
+    return made
 
 
 @pytest.fixture(scope="module")

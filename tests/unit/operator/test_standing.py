@@ -208,6 +208,29 @@ def test_until_a_revision_serves_in_full_a_majority_overrules_what_was_learned(
     assert found.fingerprint == learned, sentence
 
 
+@pytest.mark.parametrize(
+    ("sentence", "pinned", "replicas", "kept"),
+    [
+        ("a pin without a signature is given the one that is taught", None, [learning("a"), learning("b")], EXPECTED),
+        ("a pin with one keeps it", signature(times=1.001), [learning("a")], signature(times=1.001)),
+        (
+            "signatures that disagree give it none",
+            None,
+            [learning("a"), learning("b", signature=signature(times=2.0))],
+            None,
+        ),
+    ],
+)
+def test_a_pin_that_is_taken_back_and_confirmed_is_kept_with_a_signature(
+    sentence: str, pinned: str | None, replicas: list[Replica], kept: Expected | str | None
+) -> None:
+    pin = Expected(fingerprint=FINGERPRINT, signature=pinned)
+    revision = replace(standing(role=Role.CURRENT).revisions[0], expected=pin, pinned=True)
+    found = advanced(POOL, replace(standing(), revisions=(revision,)), replicas).revisions[0]
+    wanted = kept if isinstance(kept, Expected) else Expected(fingerprint=FINGERPRINT, signature=kept)
+    assert (found.expected, found.pinned) == (wanted, False), sentence
+
+
 @pytest.mark.parametrize("asked", [0, 1])
 def test_fewer_being_asked_for_makes_one_of_many_no_majority(asked: int) -> None:
     replicas = [learning("a", OTHER_FINGERPRINT), learning("b"), learning("c")]
